@@ -1,0 +1,43 @@
+# Every target does its own set-up: `make crawl-filter` and `make test` work on a fresh machine with
+# Python 3.11 or newer and a C compiler.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+INPUT  ?=
+RECIPE ?= pipelines/crawl-filter.yaml
+OUTPUT ?=
+
+.PHONY: setup setup-dev crawl-filter test lint bench clean
+
+setup: $(VENV)/.run
+setup-dev: $(VENV)/.dev
+
+# The curation side: no torch.
+$(VENV)/.run: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) (once) ..." >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . >&2
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' >&2
+	@touch $@
+
+# Crawl to clean, deduplicated Parquet. Without INPUT: the embedded sample crawl.
+crawl-filter: setup
+	@$(BIN)/python -m curation run $(RECIPE) $(foreach path,$(or $(INPUT),sample),--input '$(path)') $(if $(OUTPUT),--output '$(OUTPUT)')
+
+test: lint
+	@$(BIN)/python -m pytest -q
+
+lint: setup-dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: setup-dev
+	@$(BIN)/python bench/run.py
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,8 @@
+"""`python -m curation`."""
+
+import sys
+
+from curation.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

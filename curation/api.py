@@ -1,0 +1,87 @@
+"""The Python form of the commands: `run` and its `Result`.
+
+What may live here: what `from curation import run` gives a user. The command line calls the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from curation.engine.driver import drive
+from curation.engine.executors import make
+from curation.engine.plan import Plan, build, open_plan
+from curation.engine.progress import Progress
+from curation.engine.recipe import load
+from curation.engine.stats import unfinished
+from curation.inspect.droptable import render
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run."""
+
+    path: Path
+    stats: Mapping[str, Any]
+    unfinished: Mapping[str, str]  # input -> incomplete or quarantined, with the reason
+
+    @property
+    def complete(self) -> bool:
+        return not self.unfinished
+
+    @property
+    def documents(self) -> Path:
+        """The directory of the final Parquet files."""
+        return self.path / "documents"
+
+    def table(self) -> str:
+        """The drop table, for a person."""
+        return render(self.stats)
+
+
+def plan(
+    recipe: str | Path | Mapping[str, Any],
+    *,
+    inputs: Sequence[str] = (),
+    output: str | Path | None = None,
+    settings: Iterable[str] = (),
+    limit: int | None = None,
+) -> Plan:
+    """The plan of a recipe; runs nothing. Raises RecipeError."""
+    resolved = load(recipe, [str(path) for path in inputs], settings)
+    return build(resolved, None if output is None else Path(output), limit)
+
+
+def run(
+    recipe: str | Path | Mapping[str, Any],
+    *,
+    inputs: Sequence[str] = (),
+    output: str | Path | None = None,
+    base: str | Path | None = None,
+    settings: Iterable[str] = (),
+    executor: Literal["inline", "ray"] = "inline",
+    workers: int | None = None,
+    address: str | None = None,
+    limit: int | None = None,
+    quiet: bool = True,
+) -> Result:
+    """Runs or resumes a recipe.
+
+    `inputs` replace the recipe's paths; `settings` are `key.key=value`; `base` is a run whose
+    receipts are reused where their keys are the same; `workers` defaults to the processors of this
+    machine; `limit` takes the first files of the listing only. Raises RecipeError before any work
+    begins, RunFailed after.
+    """
+    work = plan(recipe, inputs=inputs, output=output, settings=settings, limit=limit)
+    workers = workers or os.cpu_count() or 1
+    if executor == "inline":
+        workers = min(workers, len(work.units))
+    engine = make(executor, workers, address)
+    try:
+        stats = drive(work, engine, Progress(quiet), base)
+    finally:
+        engine.close()
+    return Result(work.run, stats, unfinished(open_plan(work.run)))

@@ -1,0 +1,308 @@
+"""The command line: `python -m curation VERB` and the console script `curation`.
+
+What may live here: arguments, exit codes, and what goes to stdout. The work is done elsewhere.
+Exit codes: 0 done and complete; 1 a run failed or a check did not hold; 2 wrong usage or
+configuration; 3 done, but some units are incomplete or quarantined; 75 interrupted, resumable.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+DONE, FAILED, USAGE, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 75
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
+    from curation.engine.driver import RunFailed
+    from curation.engine.recipe import RecipeError
+
+    try:
+        code: int = options.do(options)
+        sys.stdout.flush()
+        return code
+    except RecipeError as error:
+        return _say(USAGE, str(error))
+    except RunFailed as error:
+        return _say(FAILED, str(error))
+    except KeyboardInterrupt:
+        return _say(INTERRUPTED, "interrupted; the same command goes on from here")
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return DONE
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _say(FAILED, f"{where}{error.strerror or error}")
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _say(code: int, message: str) -> int:
+    sys.stdout.flush()
+    print(f"curation: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line on stderr for wrong usage, as for a wrong recipe."""
+
+    def error(self, message: str) -> Any:
+        self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="curation", description=_summary(__doc__))
+    verbs = parser.add_subparsers(dest="verb", required=True, parser_class=_Parser)
+
+    def verb(name: str, do: Any, json_too: bool = True) -> argparse.ArgumentParser:
+        sub = verbs.add_parser(name, help=_summary(do.__doc__), description=_summary(do.__doc__))
+        sub.set_defaults(do=do)
+        if json_too:
+            sub.add_argument("--json", action="store_true", help="print JSON")
+        return sub
+
+    for name, do in (("run", _run), ("plan", _plan)):
+        sub = verb(name, do)
+        sub.add_argument("recipe", metavar="RECIPE")
+        sub.add_argument(
+            "--input",
+            action="append",
+            default=[],
+            metavar="P",
+            nargs="+",
+            help="files, globs, directories, URLs, or `sample`: the embedded crawl",
+        )
+        sub.add_argument("--output", metavar="DIR", help="run directory (default: runs/NAME-KEY)")
+        sub.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            metavar="K.K=V",
+            dest="settings",
+            help="a field of the recipe, or STAGE.PARAMETER=VALUE",
+        )
+        sub.add_argument("--limit", type=_positive, metavar="N", help="only the first N files")
+        if name == "run":
+            sub.add_argument("--base", metavar="RUN", help="reuse what this run has")
+            sub.add_argument("--executor", choices=("inline", "ray"), default="inline")
+            sub.add_argument("--address", help="of a running Ray cluster (implies --executor ray)")
+            sub.add_argument(
+                "--workers", type=_positive, metavar="N", help="default: all processors"
+            )
+            sub.add_argument("--quiet", action="store_true", help="no progress")
+
+    sub = verb("stats", _stats)
+    sub.add_argument("run", metavar="RUN")
+    sub.add_argument("--by", choices=("language", "source", "crawl", "domain"))
+
+    sub = verb("inspect", _inspect)
+    sub.add_argument("run", metavar="RUN")
+    sub.add_argument("--stage", metavar="S")
+    sub.add_argument("--reason", metavar="R")
+    sub.add_argument("--near-threshold", action="store_true", help="documents near a threshold")
+    sub.add_argument("-n", type=_positive, default=5, metavar="N", help="documents (default 5)")
+
+    sub = verb("whatif", _whatif)
+    sub.add_argument("run", metavar="RUN")
+    sub.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="STAGE.PARAMETER=V",
+        dest="settings",
+        required=True,
+    )
+    sub.add_argument("-n", type=int, default=3, metavar="N", help="samples each way (default 3)")
+
+    sub = verb("verify", _verify)
+    sub.add_argument("run", metavar="RUN")
+    sub.add_argument(
+        "--replay", type=_positive, metavar="K", help="do K tasks again, compare bytes"
+    )
+
+    trace = verbs.add_parser("trace", help="where a document comes from and what became of it")
+    kinds = trace.add_subparsers(dest="kind", required=True, parser_class=_Parser)
+    sub = kinds.add_parser(
+        "doc", help=_summary(_trace.__doc__), description=_summary(_trace.__doc__)
+    )
+    sub.set_defaults(do=_trace)
+    sub.add_argument("document", metavar="ID_OR_URL")
+    sub.add_argument("--in", dest="run", metavar="RUN", required=True)
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _summary(text: str | None) -> str:
+    return (text or "").strip().splitlines()[0]
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("a number of at least 1 is wanted")
+    return value
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _inputs(options: argparse.Namespace) -> list[str]:
+    paths = [path for group in options.input for path in group]
+    return [_sample() if path == "sample" else path for path in paths]
+
+
+def _sample() -> str:
+    """The embedded sample crawl as a file; rewritten only where it is missing."""
+    from curation.sample import write_sample
+
+    path = Path("runs/sample-crawl.warc.gz")
+    fresh = path.with_suffix(".new")
+    path.parent.mkdir(exist_ok=True)
+    write_sample(fresh)
+    if path.exists() and path.read_bytes() == fresh.read_bytes():
+        fresh.unlink()  # the old file keeps its time, and with it its place in earlier runs
+    else:
+        os.replace(fresh, path)
+    return str(path)
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run a recipe, or resume it: the same command goes on where it was stopped."""
+    from curation.api import run
+
+    result = run(
+        options.recipe,
+        inputs=_inputs(options),
+        output=options.output,
+        base=options.base,
+        settings=options.settings,
+        executor="ray" if options.address else options.executor,
+        workers=options.workers,
+        address=options.address,
+        limit=options.limit,
+        quiet=options.quiet,
+    )
+    _point_to(result.path)
+    if options.json:
+        _print_json({"run": str(result.path), "unfinished": result.unfinished, **result.stats})
+    else:
+        print(result.table())
+        print()
+        shown = _shown(result.path)
+        print(f"documents  {shown}/documents/")
+        print(f"ledger     {shown}/stats.json")
+        print(f"look at    curation inspect {shown}")
+    for path, problem in result.unfinished.items():
+        print(f"curation: {path}: {problem}", file=sys.stderr)
+    return DONE if result.complete else PARTIAL
+
+
+def _shown(path: Path) -> str:
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
+def _point_to(run: Path) -> None:
+    """`runs/latest` points to the run, where `runs/` is in use."""
+    runs = Path("runs")
+    if run.parent != Path(os.path.abspath(runs)) and not runs.is_dir():
+        return
+    link, fresh = runs / "latest", runs / f".latest.{os.getpid()}"
+    if link.exists() and not link.is_symlink():
+        return
+    fresh.symlink_to(os.path.relpath(run, runs))
+    os.replace(fresh, link)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    """The resolved recipe, segments with keys, units and sizes; runs nothing."""
+    from curation.api import plan
+    from curation.inspect.planview import describe, render
+
+    found = describe(
+        plan(
+            options.recipe,
+            inputs=_inputs(options),
+            output=options.output,
+            settings=options.settings,
+            limit=options.limit,
+        )
+    )
+    _print_json(found) if options.json else print(render(found))
+    return DONE
+
+
+def _stats(options: argparse.Namespace) -> int:
+    """The drop table of a run; by language, source, crawl or domain with --by."""
+    from curation.engine.plan import open_plan
+    from curation.engine.stats import collect, unfinished
+    from curation.inspect import breakdown, droptable
+
+    plan = open_plan(options.run)
+    if options.by:
+        rows = breakdown.collect(plan, options.by)
+        _print_json(rows) if options.json else print(breakdown.render(rows, options.by))
+        return DONE
+    stats = collect(plan)
+    if options.json:
+        _print_json(stats)
+    else:
+        print(droptable.render(stats))
+        for path, problem in unfinished(plan).items():
+            print(f"{path}: {problem}")
+    return DONE
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    """Sampled documents with their text and the rule that decided."""
+    from curation.engine.plan import open_plan
+    from curation.inspect import documents
+
+    plan = open_plan(options.run)
+    found = documents.sampled(
+        plan, options.stage, options.reason, near=options.near_threshold, count=options.n
+    )
+    _print_json(found) if options.json else print(documents.render(found))
+    return DONE
+
+
+def _whatif(options: argparse.Namespace) -> int:
+    """What other thresholds would have kept and dropped, from the stored signals."""
+    from curation.engine.plan import open_plan
+    from curation.inspect import whatif
+
+    found = whatif.simulate(open_plan(options.run), options.settings, options.n)
+    _print_json(found) if options.json else print(whatif.render(found))
+    return DONE
+
+
+def _verify(options: argparse.Namespace) -> int:
+    """Check digests, counts and conservation of a run; with --replay do tasks again."""
+    from curation.engine.plan import open_plan
+    from curation.inspect import verify
+
+    found = verify.check(open_plan(options.run), options.replay or 0)
+    _print_json(found) if options.json else print(verify.render(found))
+    return DONE if found["holds"] else FAILED
+
+
+def _trace(options: argparse.Namespace) -> int:
+    """From a document's id or URL to its place in the archive and to what became of it."""
+    from curation.engine.plan import open_plan
+    from curation.inspect import trace
+
+    found = trace.document(open_plan(options.run), options.document)
+    _print_json(found) if options.json else print(trace.render(found))
+    return DONE if found else FAILED

@@ -1,0 +1,447 @@
+"""The plan of a run: segments, units, keys, and the files they will write.
+
+What may live here: how a recipe is cut into segments at its global steps, what each task is called
+and consumes, and `run.json`, from which every worker rebuilds the same plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from curation.document import SCHEMA_VERSION, Documents
+from curation.engine.chain import as_column
+from curation.engine.recipe import Recipe, RecipeError, StageSpec, load
+from curation.read import SUFFIXES
+from curation.stage import Editor, Filter, GlobalStep, Stage
+from curation.storage import InputError, InputFile, list_inputs
+from manifests.files import write_bytes
+from manifests.records import canonical, digest, digest_of
+
+RUN_SCHEMA = 1
+#: Bumped when readers or the engine write other bytes for the same input and recipe.
+ENGINE_VERSION = 1
+
+Kind = Literal["read", "exchange", "filter", "documents"]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One input file: what a task of the first segment reads."""
+
+    ordinal: int
+    name: str
+    input: InputFile
+
+    @property
+    def salt(self) -> int:
+        """64 bits that tell this unit's rows from those of any other."""
+        return int.from_bytes(hashlib.blake2b(self.name.encode(), digest_size=8).digest(), "big")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Stages that run together in one task per unit, or the exchange of one global step.
+
+    `removals` are the global steps whose decisions are applied first, `prepares` those that the
+    segment ends with; an exchange has neither, but its `step`.
+    """
+
+    index: int
+    kind: Kind
+    name: str
+    stages: tuple[StageSpec, ...]
+    removals: tuple[StageSpec, ...]
+    prepares: tuple[StageSpec, ...]
+    step: StageSpec | None
+    key: str
+
+    @property
+    def directory(self) -> str:
+        return f"segments/{self.index}-{self.name}-{self.key[:8]}"
+
+    @property
+    def accounts(self) -> list[str]:
+        return [spec.name for spec in (*self.removals, *self.stages)]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One piece of work: small enough to send, complete enough to run anywhere."""
+
+    segment: int
+    name: str
+    key: str
+    units: tuple[int, ...] = ()
+    phase: str = ""
+    part: int = 0
+    parts: int = 1
+    weight: int = 0  # bytes to be read, for the order and the progress
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def of(plain: Mapping[str, Any]) -> Task:
+        return Task(**{**plain, "units": tuple(plain["units"])})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A resolved run: recipe, frozen listing, segments. Rebuilt from `run.json` by `open_plan`."""
+
+    run: Path
+    recipe: Recipe
+    units: tuple[Unit, ...]
+    segments: tuple[Segment, ...]
+    types: Mapping[str, str]  # Arrow types of the signals, `<stage>.<signal>`
+
+    def signal_types(self, segment: Segment) -> dict[str, pa.DataType]:
+        names = set(segment.accounts)
+        types = {
+            column: pa.type_for_alias(alias)
+            for column, alias in self.types.items()
+            if column.partition(".")[0] in names
+        }
+        return {**types, **{f"{spec.name}.survivor": pa.string() for spec in segment.removals}}
+
+    @cached_property
+    def maps(self) -> list[Segment]:
+        """The segments that documents pass through."""
+        return [segment for segment in self.segments if segment.kind != "exchange"]
+
+    def before(self, segment: Segment) -> Segment:
+        """The segment whose texts this one reads."""
+        return [other for other in self.maps if other.index < segment.index][-1]
+
+    def exchange_of(self, step: StageSpec) -> Segment:
+        return next(segment for segment in self.segments if segment.step == step)
+
+    def receipt_path(self, segment: Segment, task: str) -> Path:
+        return self.run / segment.directory / "receipts" / f"{task}.json"
+
+    def record(self) -> dict[str, Any]:
+        """What `run.json` says."""
+        return {
+            "schema": RUN_SCHEMA,
+            "name": self.recipe.settings.name,
+            "seed": self.recipe.settings.seed,
+            "recipe": self.recipe.resolved(),
+            "import_path": [path for path in sys.path if path and _is_users(path)],
+            "inputs": [asdict(unit.input) for unit in self.units],
+            "signals": dict(self.types),
+            "segments": [
+                {
+                    "index": segment.index,
+                    "kind": segment.kind,
+                    "name": segment.name,
+                    "directory": segment.directory,
+                    "key": segment.key,
+                    "stages": segment.accounts,
+                    "prepares": [spec.name for spec in segment.prepares],
+                }
+                for segment in self.segments
+            ],
+        }
+
+    @property
+    def path(self) -> Path:
+        return self.run / "run.json"
+
+
+def _is_users(path: str) -> bool:
+    return path not in _START_PATH and not path.startswith(sys.prefix)
+
+
+_START_PATH = tuple(p for p in sys.path if p)
+
+
+def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
+    """The plan of a recipe; `run` None names the run after what it consumes.
+
+    Raises RecipeError for wrong configuration or inputs that are not there.
+    """
+    settings = recipe.settings
+    if not settings.input.paths:
+        raise RecipeError("input.paths: no input given (name files, globs, directories or URLs)")
+    try:
+        listed = list_inputs(settings.input.paths, SUFFIXES[settings.input.kind])
+    except InputError as error:
+        raise RecipeError(str(error)) from None
+    files = sorted({replace(file, path=absolute(file.path)) for file in listed})
+    if limit is not None:
+        files = files[:limit]
+    units = tuple(Unit(i, unit_name(file.path), file) for i, file in enumerate(files))
+    segments = cut(recipe)
+    types = probe(recipe)
+    if run is None:
+        identity = digest_of(
+            [recipe.resolved(), [s.key for s in segments], [asdict(f) for f in files]]
+        )
+        run = Path("runs") / f"{settings.name}-{identity[:8]}"
+    return Plan(Path(os.path.abspath(run)), recipe, units, segments, types)
+
+
+def absolute(path: str) -> str:
+    """A local path from the root; a URL as it is."""
+    return path if "://" in path else os.path.abspath(path)
+
+
+def unit_name(path: str) -> str:
+    """A file name for what concerns one input: readable, and unique by the hash of the path."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", path.rstrip("/").rpartition("/")[2])[:60]
+    return f"{stem}-{digest(path.encode())[:10]}"
+
+
+def cut(recipe: Recipe) -> tuple[Segment, ...]:
+    """Cuts a recipe at its global steps. The last segment writes `documents/`."""
+    runs: list[tuple[list[StageSpec], list[StageSpec]]] = [([], [])]  # (stages, steps after them)
+    for spec in recipe.stages:
+        if isinstance(spec.stage, GlobalStep):
+            runs[-1][1].append(spec)
+        elif runs[-1][1]:
+            runs.append(([spec], []))
+        else:
+            runs[-1][0].append(spec)
+    if runs[-1][1] or len(runs) == 1:
+        runs.append(([], []))  # what applies the last steps, or only writes
+
+    segments: list[Segment] = []
+    removals: tuple[StageSpec, ...] = ()
+    for position, (stages, steps) in enumerate(runs):
+        kind: Kind = "filter"
+        if position == len(runs) - 1:
+            kind = "documents"
+        if position == 0:
+            kind = "read"
+        name = kind if kind != "filter" else f"filter{position + 1}"
+        segments.append(
+            _segment(recipe, len(segments), kind, name, tuple(stages), removals, tuple(steps), None)
+        )
+        for step in steps:
+            segments.append(
+                _segment(recipe, len(segments), "exchange", step.name, (), (), (), step)
+            )
+        removals = tuple(steps)
+    return tuple(segments)
+
+
+def _segment(
+    recipe: Recipe,
+    index: int,
+    kind: Kind,
+    name: str,
+    stages: tuple[StageSpec, ...],
+    removals: tuple[StageSpec, ...],
+    prepares: tuple[StageSpec, ...],
+    step: StageSpec | None,
+) -> Segment:
+    settings = recipe.settings
+    own: list[Any] = [kind, ENGINE_VERSION, SCHEMA_VERSION, version("pyarrow"), settings.seed]
+    if kind == "read":
+        own.append(settings.store)
+        own.append(recipe.resolved()["input"])
+    if kind == "documents":
+        own.append(settings.output.model_dump(mode="json"))
+    for role in (stages, removals, prepares, (step,) if step else ()):
+        own.append([[spec.name, *stage_key(spec)] for spec in role])
+    return Segment(index, kind, name, stages, removals, prepares, step, digest_of(own))
+
+
+def stage_key(spec: StageSpec) -> tuple[str, str]:
+    """Keys of a stage's scores and of its decisions: re-tuned thresholds change only the second."""
+    stage = spec.stage
+    rules = stage.rules if isinstance(stage, (Filter, Editor)) else ()
+    thresholds = {rule.parameter for rule in rules if rule.parameter}
+    parameters = spec.parameters()
+    scores = {k: v for k, v in parameters.items() if k not in thresholds}
+    decisions = {k: v for k, v in parameters.items() if k in thresholds}
+    try:
+        depends = dict(stage.depends())
+    except (OSError, ValueError, LookupError, ImportError) as error:
+        raise RecipeError(f"stage {spec.name}: {error}") from None
+    if not type(stage).__module__.startswith("curation."):
+        depends["source"] = _source_digest(type(stage))
+    identity = [spec.type, stage.version, scores, depends]
+    return digest_of(identity), digest_of([decisions, [asdict(rule) for rule in rules]])
+
+
+def _source_digest(kind: type[Stage]) -> str:
+    """Of the file of a user's own stage: an edit of the file is another stage."""
+    try:
+        return digest(Path(inspect.getfile(kind)).read_bytes())
+    except (OSError, TypeError):
+        return digest(kind.__qualname__.encode())
+
+
+def probe(recipe: Recipe) -> dict[str, str]:
+    """The Arrow types of all signals, found by scoring one small document.
+
+    A stage that cannot score it is a wrong configuration: it is said before any work begins.
+    """
+    text = "The quick brown fox jumps over the lazy dog, and that is the whole of the story."
+    docs = Documents(
+        {
+            "row": pa.array([0]),
+            "id": pa.array(["0" * 32]),
+            "text": pa.array([text], pa.large_string()),
+            **{
+                name: pa.array(["x"])
+                for name in ("url", "date", "source", "crawl", "license", "language", "metadata")
+            },
+            "language_score": pa.array([1.0]),
+            "duplicate_count": pa.array([1]),
+            "warc_file": pa.array(["x"]),
+            "warc_offset": pa.array([0]),
+            "warc_length": pa.array([0]),
+        }
+    )
+    types: dict[str, str] = {}
+    for spec in recipe.stages:
+        try:
+            if isinstance(spec.stage, Filter):
+                signals = spec.stage.score(docs)
+                for rule in spec.stage.rules:
+                    if rule.signal not in signals:
+                        raise RecipeError(f"rule {rule.name}: no signal is called {rule.signal!r}")
+                    if rule.parameter and rule.parameter not in type(spec.stage).model_fields:
+                        raise RecipeError(f"rule {rule.name}: no parameter {rule.parameter!r}")
+            elif isinstance(spec.stage, Editor):
+                signals = spec.stage.edit(docs).signals
+            else:
+                continue
+            for name, values in signals.items():
+                column = as_column(values)
+                if len(column) != 1:
+                    raise RecipeError(f"signal {name!r}: {len(column)} values for one document")
+                types[f"{spec.name}.{name}"] = str(column.type)
+        except RecipeError as error:
+            raise RecipeError(f"stage {spec.name}: {error}") from None
+        except Exception as error:
+            raise RecipeError(f"stage {spec.name}: {type(error).__name__}: {error}") from None
+    return types
+
+
+def freeze(plan: Plan) -> None:
+    """Writes `run.json`; refuses a directory that holds something else. Raises RecipeError."""
+    record = plan.record()
+    if plan.path.exists():
+        try:
+            found = json.loads(plan.path.read_bytes())
+        except (OSError, ValueError):
+            raise RecipeError(
+                f"{plan.path}: damaged; remove it or choose another --output"
+            ) from None
+        difference = first_difference(found, record)
+        if difference:
+            raise RecipeError(
+                f"{plan.run} holds another run: {difference}; choose another --output "
+                f"(and --base {plan.run} to reuse what it has)"
+            )
+        return
+    if plan.run.is_dir() and any(plan.run.iterdir()):
+        raise RecipeError(f"{plan.run}: the output directory is not empty and holds no run")
+    try:
+        write_bytes(plan.path, canonical(record) + b"\n")
+    except OSError as error:
+        raise RecipeError(f"{plan.run}: cannot write the output: {error.strerror}") from None
+
+
+def first_difference(old: Any, new: Any, path: str = "") -> str | None:
+    """Where two records differ first, for a person; None where they are equal."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            if key in ("import_path",):
+                continue
+            found = first_difference(old.get(key), new.get(key), f"{path}.{key}" if path else key)
+            if found:
+                return found
+        return None
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (a, b) in enumerate(zip(old, new, strict=True)):
+            found = first_difference(a, b, f"{path}[{index}]")
+            if found:
+                return found
+        return None
+    if old == new:
+        return None
+    shown = [json.dumps(value) for value in (old, new)]
+    return f"{path} is {shown[0][:80]} there and {shown[1][:80]} here"
+
+
+@lru_cache(maxsize=8)
+def _open(path: Path, stamp: int) -> Plan:
+    record = json.loads(path.read_bytes())
+    if record.get("schema") != RUN_SCHEMA:
+        raise RecipeError(f"{path}: schema {record.get('schema')} is unknown to this version")
+    for entry in record["import_path"]:
+        if entry not in sys.path:
+            sys.path.append(entry)
+    recipe = load(record["recipe"])
+    units = tuple(
+        Unit(i, unit_name(entry["path"]), InputFile(**entry))
+        for i, entry in enumerate(record["inputs"])
+    )
+    return Plan(path.parent, recipe, units, cut(recipe), record["signals"])
+
+
+def open_plan(run: str | Path) -> Plan:
+    """The plan of an existing run. Raises RecipeError where there is none."""
+    path = Path(os.path.abspath(run)) / "run.json"
+    try:
+        return _open(Path(os.path.realpath(path)), path.stat().st_mtime_ns)
+    except OSError:
+        raise RecipeError(f"{run}: no run lies here (no run.json)") from None
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, RecipeError):
+            raise
+        raise RecipeError(f"{path}: damaged: {error}") from None
+
+
+def tasks_of(
+    plan: Plan, segment: Segment, consumed: Mapping[int, str], sizes: Sequence[int]
+) -> list[Task]:
+    """The tasks of a map segment. `consumed`: by unit ordinal, the digest of what it reads there;
+    units that are not in it take no part. `sizes`: bytes to be read, by ordinal."""
+    if segment.kind == "documents":
+        target = plan.recipe.settings.output.file_size
+        groups: list[list[int]] = []
+        filled = 0
+        for ordinal in sorted(consumed):
+            if not groups or filled + sizes[ordinal] > target:
+                groups.append([])
+                filled = 0
+            groups[-1].append(ordinal)
+            filled += sizes[ordinal]
+        return [
+            Task(
+                segment.index,
+                f"part-{number:05d}",
+                digest_of([segment.key, [[plan.units[u].name, consumed[u]] for u in units]]),
+                tuple(units),
+                weight=int(sum(sizes[u] for u in units)),
+            )
+            for number, units in enumerate(groups)
+        ]
+    return [
+        Task(
+            segment.index,
+            plan.units[ordinal].name,
+            digest_of([segment.key, plan.units[ordinal].name, consumed[ordinal]]),
+            (ordinal,),
+            weight=int(sizes[ordinal]),
+        )
+        for ordinal in sorted(consumed)
+    ]

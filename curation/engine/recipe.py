@@ -1,0 +1,357 @@
+"""The recipe: a validated, frozen description of a run, read from YAML or a mapping.
+
+What may live here: the models of a recipe, and errors that name the key and the nearest right one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from curation.stage import GlobalStep, Stage
+from curation.stages import STAGES
+
+
+class RecipeError(ValueError):
+    """A wrong recipe or usage: one line that names the key and, where there is one, the fix."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def _bytes(value: Any) -> Any:
+    """`512MB` -> 512000000."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?i?B)?\s*", value, re.IGNORECASE)
+        if not match:
+            raise ValueError("a size such as 512MB or 1GiB is wanted")
+        return int(float(match[1]) * _UNITS[(match[2] or "B").upper()])
+    return value
+
+
+Size = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
+
+
+class _Input(_Model):
+    """Where documents come from, and what is known about all of them."""
+
+    paths: tuple[str, ...] = ()  # files, globs, directories, URLs
+    source: str | None = None  # name of the source, as a document column
+    crawl: str | None = None  # name of the crawl, as a document column
+    license: str | None = None  # licence of the documents, as a document column
+
+
+class WarcInput(_Input):
+    """WARC archives of HTTP responses."""
+
+    kind: Literal["warc"]
+    media_types: tuple[str, ...] = ("text/html", "application/xhtml+xml")  # that are documents
+    truncated: Literal["keep", "drop"] = "keep"  # captures cut by the crawler or on the way
+    max_body: Size = 32 << 20  # bytes of a decoded body; a larger one is skipped
+
+
+class WetInput(_Input):
+    """WET archives: text that Common Crawl has extracted."""
+
+    kind: Literal["wet"]
+
+
+class JsonlInput(_Input):
+    """JSON lines, plain, .gz or .zst. `text`, `id` and `url` name the fields."""
+
+    kind: Literal["jsonl"]
+    text: str = "text"
+    id: str = "id"
+    url: str = "url"
+
+
+class ParquetInput(_Input):
+    """Parquet tables. `text`, `id` and `url` name the columns; only the text must be there."""
+
+    kind: Literal["parquet"]
+    text: str = "text"
+    id: str = "id"
+    url: str = "url"
+
+
+class TextInput(_Input):
+    """Plain text files."""
+
+    kind: Literal["text"]
+    per: Literal["file", "paragraph", "line"] = "file"  # what is one document
+
+
+Input = Annotated[
+    WarcInput | WetInput | JsonlInput | ParquetInput | TextInput, Field(discriminator="kind")
+]
+
+
+class OutputModel(_Model):
+    """The final files."""
+
+    kind: Literal["parquet"] = "parquet"
+    file_size: Size = 512 * 10**6  # bytes on disk that a file of documents/ aims at
+
+
+class _Recipe(_Model):
+    """A recipe as written, before its stages are looked up."""
+
+    kind: Literal["documents"]
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    seed: int = Field(default=20, ge=0, lt=2**63)
+    store: Literal["all", "kept"] = "all"
+    failure_ceiling: float = Field(default=0.02, ge=0, le=1)
+    input: Input
+    stages: tuple[Any, ...] = ()
+    output: OutputModel = OutputModel()
+
+
+@dataclass(frozen=True)
+class StageSpec:
+    """A stage of a recipe under the name that it has there."""
+
+    name: str
+    type: str
+    stage: Stage
+
+    def parameters(self) -> dict[str, Any]:
+        return self.stage.model_dump(mode="json")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A resolved recipe."""
+
+    settings: _Recipe
+    stages: tuple[StageSpec, ...]
+
+    def resolved(self) -> dict[str, Any]:
+        """The recipe with every default filled in, less its input paths: the listing is frozen
+        beside it, and its order or wording on the command line must not matter."""
+        plain = self.settings.model_dump(mode="json")
+        del plain["input"]["paths"]
+        plain["stages"] = [
+            {spec.type: {**spec.parameters(), "as": spec.name}} for spec in self.stages
+        ]
+        return plain
+
+
+def load(
+    source: str | Path | Mapping[str, Any],
+    inputs: Sequence[str] = (),
+    settings: Iterable[str] = (),
+) -> Recipe:
+    """Reads and validates a recipe.
+
+    `source` is a YAML file or a mapping; `inputs` replace the recipe's paths; `settings` are
+    `key.key=value` with YAML values, where the first key is a field of the recipe or the name of a
+    stage. Raises RecipeError.
+    """
+    raw = _read(source)
+    for setting in settings:
+        _set(raw, setting)
+    if inputs:
+        section = raw.setdefault("input", {})
+        if not isinstance(section, dict):
+            raise RecipeError("input: a mapping is wanted, such as {kind: warc, paths: []}")
+        section["paths"] = list(inputs)
+    model = _validate(_Recipe, raw, "")
+    assert isinstance(model, _Recipe)
+    stages = tuple(_stage(index, entry) for index, entry in enumerate(model.stages))
+    names = [spec.name for spec in stages]
+    for name in names:
+        if names.count(name) > 1:
+            raise RecipeError(f"stages: two stages are called {name!r}; name one with `as:`")
+    if stages and isinstance(stages[0].stage, GlobalStep):
+        raise RecipeError(
+            f"stages: the global step {stages[0].name!r} has nothing before it; "
+            "put the stages that read and judge single documents first"
+        )
+    encoded = isinstance(model.input, (WarcInput, WetInput, TextInput))
+    if encoded and not any(spec.type == "extract" for spec in stages):
+        raise RecipeError(
+            f"stages: input of kind {model.input.kind} needs the stage `extract`, which decodes it"
+        )
+    return Recipe(model, stages)
+
+
+def _read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(source, Mapping):
+        # A JSON round trip copies it, and refuses what a recipe cannot say.
+        try:
+            copy = json.loads(json.dumps(source))
+        except TypeError as error:
+            raise RecipeError(f"recipe: {error}") from None
+        return dict(copy)
+    path = Path(source)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise RecipeError(f"{path}: cannot read the recipe: {reason}") from None
+    try:
+        raw = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f":{where.line + 1}" if where else ""
+        problem = getattr(error, "problem", None) or "not YAML"
+        raise RecipeError(f"{path}{line}: {problem}") from None
+    if not isinstance(raw, dict):
+        raise RecipeError(f"{path}: a recipe is a mapping with the keys kind, name, input, stages")
+    sys_path = str(path.resolve().parent)
+    if sys_path not in sys.path:
+        sys.path.append(sys_path)  # a user's filters may lie beside the recipe
+    return raw
+
+
+def _set(raw: dict[str, Any], setting: str) -> None:
+    key, separator, text = setting.partition("=")
+    if not separator or not key:
+        raise RecipeError(f"--set {setting}: key.key=value is wanted")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise RecipeError(f"--set {setting}: the value is not YAML") from None
+    head, *rest = key.split(".")
+    target: Any = raw
+    if head not in _Recipe.model_fields:
+        for entry in raw.get("stages") or []:
+            kind, parameters = _entry(entry)
+            if (parameters.get("as") or kind) == head and rest:
+                target, head, rest = _replace(raw, entry), rest[0], rest[1:]
+                break
+        else:
+            names = [p.get("as") or k for k, p in map(_entry, raw.get("stages") or [])]
+            known = [*_Recipe.model_fields, *names]
+            raise RecipeError(f"--set {key}: no such field or stage{nearest(head, known)}")
+    for step in rest:
+        target = target.setdefault(head, {})
+        if not isinstance(target, dict):
+            raise RecipeError(f"--set {key}: {head} is not a mapping")
+        head = step
+    target[head] = value
+
+
+def _replace(raw: dict[str, Any], entry: Any) -> dict[str, Any]:
+    """Makes a stage's parameters a mapping of their own inside the recipe, and returns it."""
+    kind, parameters = _entry(entry)
+    own = dict(parameters)
+    position = next(i for i, other in enumerate(raw["stages"]) if other is entry)
+    raw["stages"][position] = {kind: own}
+    return own
+
+
+def _entry(entry: Any) -> tuple[str, dict[str, Any]]:
+    """A stage entry as (type, parameters): `name` or `{name: {parameters}}`."""
+    if isinstance(entry, str):
+        return entry, {}
+    if isinstance(entry, dict) and len(entry) == 1:
+        [(kind, parameters)] = entry.items()
+        if isinstance(kind, str) and (parameters is None or isinstance(parameters, dict)):
+            return kind, parameters or {}
+    raise RecipeError(f"stages: {entry!r}: a stage is written `- name: {{parameter: value}}`")
+
+
+def _stage(index: int, entry: Any) -> StageSpec:
+    kind, parameters = _entry(entry)
+    parameters = dict(parameters)
+    name = parameters.pop("as", kind.rpartition(":")[2])
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise RecipeError(f"stages[{index}].as: {name!r} is no name (letters, digits, _)")
+    stage = _validate(_class(index, kind), parameters, f"stages[{index}].{kind}.")
+    assert isinstance(stage, Stage)
+    return StageSpec(name, kind, stage)
+
+
+def with_parameters(spec: StageSpec, parameters: Mapping[str, Any]) -> StageSpec:
+    """The same stage with some parameters changed. Raises RecipeError."""
+    changed = {**spec.parameters(), **parameters}
+    stage = _validate(type(spec.stage), changed, f"{spec.name}.")
+    assert isinstance(stage, Stage)
+    return StageSpec(spec.name, spec.type, stage)
+
+
+def _class(index: int, kind: str) -> type[Stage]:
+    if ":" not in kind:
+        if kind not in STAGES:
+            raise RecipeError(
+                f"stages[{index}]: no stage is called {kind!r}{nearest(kind, STAGES)}"
+            )
+        return STAGES[kind]
+    module, _, name = kind.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # the working directory, as for any script
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise RecipeError(f"stages[{index}]: {kind}: {error}") from None
+    except Exception as error:  # the user's own module does not run
+        raise RecipeError(f"stages[{index}]: {kind}: {type(error).__name__}: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, Stage)):
+        raise RecipeError(f"stages[{index}]: {kind} is not a stage (a subclass of curation.Filter)")
+    if not isinstance(getattr(found, "version", None), int):
+        raise RecipeError(f"stages[{index}]: {kind} has no `version` (an integer)")
+    return found
+
+
+def _validate(model: type[BaseModel], raw: Mapping[str, Any], prefix: str) -> BaseModel:
+    try:
+        text = json.dumps(raw)
+    except TypeError as error:
+        raise RecipeError(f"{prefix.rstrip('.') or 'recipe'}: {error}") from None
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        raise RecipeError(_explain(model, error, prefix)) from None
+
+
+def _explain(model: type[BaseModel], error: ValidationError, prefix: str) -> str:
+    """The first fault of a validation in one line."""
+    fault = error.errors(include_url=False)[0]
+    path = [str(step) for step in fault["loc"]]
+    fields: Iterable[str] = model.model_fields
+    if path and path[0] == "input" and model is _Recipe:
+        kinds = {m.model_fields["kind"].annotation.__args__[0]: m for m in _INPUTS}  # type: ignore[union-attr]
+        if len(path) > 1 and path[1] in kinds:
+            fields = kinds[path[1]].model_fields
+            del path[1]
+    elif path and path[0] == "output":
+        fields = OutputModel.model_fields
+    where = prefix + ".".join(path)
+    if fault["type"] == "extra_forbidden":
+        return f"{where}: unknown key{nearest(path[-1], fields)}"
+    if fault["type"] == "missing":
+        return f"{where}: this key is missing"
+    if fault["type"] == "union_tag_invalid":
+        return f"{where}.kind: {fault['input'].get('kind')!r} is none of {', '.join(kinds)}"
+    if fault["type"] == "union_tag_not_found":
+        return f"{where}.kind: this key is missing (one of {', '.join(kinds)})"
+    message = fault["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    if fault["type"] == "value_error" and not path:
+        return f"{where.rstrip('.')}: {message}"
+    return f"{where.rstrip('.')}: {message} (got {fault['input']!r})"
+
+
+_INPUTS = (WarcInput, WetInput, JsonlInput, ParquetInput, TextInput)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint at the nearest right name, or at all that there are."""
+    known = list(known)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(known))}"

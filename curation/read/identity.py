@@ -1,0 +1,23 @@
+"""Identity of documents that come without a WARC record: from origin, never from arrival.
+
+What may live here: ids of rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def of_native(source: str | None, native: str) -> str:
+    """32 hex digits of (source, native id)."""
+    return _digest("native", source or "", native)
+
+
+def of_row(path: str, row: int) -> str:
+    """32 hex digits of (path, row): for documents that have no id of their own."""
+    return _digest("row", path, str(row))
+
+
+def _digest(*parts: str) -> str:
+    data = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=16).hexdigest()

@@ -1,0 +1,176 @@
+"""Parquet tables as documents.
+
+What may live here: which columns become which fields, streamed by row group.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+from curation.document import DOCUMENT_SCHEMA, SCHEMA_VERSION, RawDocument
+from curation.read.identity import of_native, of_row
+from curation.read.tally import Tally
+from curation.storage import InputError
+
+_ROWS = 512  # rows converted at a time
+_KEPT = ("date", "source", "crawl", "license", "language", "metadata")
+_PLACE = ("warc_file", "warc_offset", "warc_length")
+_SCHEMA_KEY = b"gristmill.schema"
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class ParquetOptions:
+    """How Parquet files are read.
+
+    `text`, `id`, `url`: names of the columns; only the text must be there. `source`: of documents
+    that name none; part of their id.
+    """
+
+    text: str = "text"
+    id: str = "id"
+    url: str = "url"
+    source: str | None = None
+
+
+def read_parquet(
+    stream: BinaryIO, path: str, tally: Tally, options: ParquetOptions
+) -> Iterator[RawDocument]:
+    """The rows of a Parquet file; `stream` must seek. Columns of the document schema are kept.
+
+    Ids of our own documents are kept as they are. Raises InputError if there is no text column of
+    strings, or if the file has a version of our schema that is not known. A file that is damaged or
+    cut is a problem in the tally, and so is a row group (offset: its first row).
+    """
+    try:
+        table = pq.ParquetFile(stream)
+    except (pa.ArrowException, OSError) as error:
+        tally.problem("not_parquet", 0, " ".join(str(error).split())[:200])
+        return
+    schema = table.schema_arrow
+    own = _is_own(schema, path)
+    if options.text not in schema.names:
+        raise InputError(f"{path} has no column {options.text}: {', '.join(schema.names)}")
+    if not _is_text(schema.field(options.text).type):
+        found = schema.field(options.text).type
+        raise InputError(f"{path}: column {options.text} is {found}, not string")
+    wanted = {options.text, options.id, options.url, *_KEPT, *_PLACE}
+    columns = [name for name in schema.names if name in wanted]
+    row = 0
+    for group in range(table.num_row_groups):
+        first, rows = row, table.metadata.row_group(group).num_rows
+        try:
+            for batch in table.iter_batches(_ROWS, row_groups=[group], columns=columns):
+                for values in _rows(batch):
+                    document = _document(values, path, row, own, options, tally)
+                    row += 1
+                    if document is not None:
+                        yield document
+        except (pa.ArrowException, OSError) as error:
+            tally.problem("bad_row_group", first, " ".join(str(error).split())[:200])
+            for _ in range(first + rows - row):
+                tally.skip("bad_row_group")
+            row = first + rows
+
+
+def _is_own(schema: pa.Schema, path: str) -> bool:
+    """Whether the file has our document schema, and so ids that are to be kept."""
+    name = (schema.metadata or {}).get(_SCHEMA_KEY)
+    if name is None:
+        return False
+    if name != f"documents/{SCHEMA_VERSION}".encode():
+        raise InputError(f"{path} has schema {name.decode(errors='replace')}, which is not known")
+    return all(field.name in schema.names for field in DOCUMENT_SCHEMA)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """The rows as dicts; strings come as bytes, since a file may hold what is not UTF-8."""
+    columns: list[list[Any]] = []
+    for column in batch.columns:
+        if _is_text(column.type):
+            if pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            column = column.cast(pa.large_binary())
+        columns.append(column.to_pylist())
+    names = batch.schema.names
+    for values in zip(*columns, strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def _document(
+    values: dict[str, Any],
+    path: str,
+    row: int,
+    own: bool,
+    options: ParquetOptions,
+    tally: Tally,
+) -> RawDocument | None:
+    damaged = False
+
+    def string(name: str) -> str | None:
+        nonlocal damaged
+        value = values.get(name)
+        if isinstance(value, bytes):
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                damaged = True
+                return value.decode(errors="replace")
+        if isinstance(value, datetime.date):  # of which datetime is one
+            return value.isoformat()
+        return None if value is None else str(value)
+
+    text = string(options.text)
+    if text is None:
+        tally.skip("no_text")
+        return None
+    native = string(options.id)
+    source = string("source") or options.source
+    identity = of_native(source, native) if native else of_row(path, row)
+    document = RawDocument(
+        id=native if own and native else identity,
+        text=text,
+        media_type="text/plain",
+        url=string(options.url),
+        date=string("date"),
+        source=source,
+        crawl=string("crawl"),
+        license=string("license"),
+        language=string("language"),
+        warc_file=string("warc_file"),
+        warc_offset=values.get("warc_offset"),
+        warc_length=values.get("warc_length"),
+        metadata=_metadata(values.get("metadata"), string("metadata")),
+    )
+    if damaged:
+        tally.notes["invalid_utf8"] += 1
+    tally.keep()
+    return document
+
+
+def _metadata(value: Any, text: str | None) -> dict[str, Any] | None:
+    """A struct, a map or a JSON object; anything else is kept under the name of the column."""
+    if value is None or isinstance(value, dict):
+        return value
+    if isinstance(value, bytes) and text:
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        return found if isinstance(found, dict) else {"metadata": text}
+    return {"metadata": value}

@@ -1,0 +1,60 @@
+"""What a reader counts: the balance of a file, and what was wrong with it.
+
+What may live here: `Tally` and `Problem`. The invariant is `records == documents + sum(skipped)`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+PROBLEMS_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with the file itself. `offset`: bytes in the file; rows for Parquet."""
+
+    reason: str
+    offset: int
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Tally:
+    """The balance of one file.
+
+    `skipped` counts records that gave no document, by reason; `notes` what was noticed about
+    documents that were kept. Of `problems` the first 100 are kept, `problem_counts` has them all.
+    `incomplete`: the file could not be read to its end. `digest` (blake2b, 32 hex digits) and
+    `bytes` are of the file as stored; both are set when the file has been read to its end.
+    """
+
+    records: int = 0
+    documents: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+    problems: list[Problem] = field(default_factory=list)
+    problem_counts: Counter[str] = field(default_factory=Counter)
+    incomplete: bool = False
+    digest: str = ""
+    bytes: int = 0
+
+    def skip(self, reason: str) -> None:
+        """Count one record that gives no document."""
+        self.records += 1
+        self.skipped[reason] += 1
+
+    def keep(self) -> None:
+        """Count one record that gives a document."""
+        self.records += 1
+        self.documents += 1
+
+    def problem(
+        self, reason: str, offset: int, detail: str = "", *, incomplete: bool = True
+    ) -> None:
+        """Report something wrong with the file."""
+        self.problem_counts[reason] += 1
+        self.incomplete |= incomplete
+        if len(self.problems) < PROBLEMS_KEPT:
+            self.problems.append(Problem(reason, offset, detail))

@@ -1,0 +1,235 @@
+"""WARC and WET records as documents.
+
+What may live here: which records are documents, and what they tell about themselves. Framing lies
+in `framing`, HTTP in `http`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import BinaryIO, Literal
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+from curation.document import RawDocument
+from curation.read.framing import MAX_RECORD, Frame, Gap, frames
+from curation.read.http import (
+    MAX_BODY,
+    Fields,
+    TooLarge,
+    Undecodable,
+    decode_body,
+    media_type,
+    parse_fields,
+    split_message,
+)
+from curation.read.tally import Tally
+
+HTML = ("text/html", "application/xhtml+xml")
+TYPES = frozenset(
+    (
+        "warcinfo",
+        "response",
+        "resource",
+        "request",
+        "metadata",
+        "revisit",
+        "conversion",
+        "continuation",
+    )
+)
+_TYPE = re.compile(rb"(?i)\nwarc-type[ \t]*:[ \t]*([A-Za-z]+)[ \t]*\r?\n")
+_HTML_START = re.compile(
+    rb"(?i)<(?:!doctype\s+html|html|head|body|title|meta|script|h1|div|table|p|a|br|font|style)[\s>/]"
+)
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class WarcOptions:
+    """How WARC files are read.
+
+    `media_types`: which responses are documents, lower-case. `truncated`: whether to keep or drop
+    documents known to be cut: by WARC-Truncated, by a body shorter than its Content-Length, by a
+    coded body without an end. `max_record`, `max_body`: bytes of a record's block, and of a body
+    once decoded.
+    """
+
+    media_types: tuple[str, ...] = HTML
+    truncated: Literal["keep", "drop"] = "keep"
+    max_record: int = MAX_RECORD
+    max_body: int = MAX_BODY
+
+
+class _Skip(Exception):
+    """A record that is no document; the message is the reason."""
+
+
+def read_warc(
+    stream: BinaryIO, path: str, tally: Tally, options: WarcOptions
+) -> Iterator[RawDocument]:
+    """The HTML responses of a WARC file, bodies decoded; everything else is counted in `tally`."""
+    for frame, fields in _records(stream, tally, options, b"response"):
+        try:
+            document, notes = _response(frame, fields, options)
+        except _Skip as reason:
+            tally.skip(str(reason))
+            continue
+        document.warc_file = path
+        yield _kept(document, frame, notes, tally)
+
+
+def read_wet(
+    stream: BinaryIO, path: str, tally: Tally, options: WarcOptions
+) -> Iterator[RawDocument]:
+    """The plain texts (conversion records) of a WET file."""
+    for frame, fields in _records(stream, tally, options, b"conversion"):
+        try:
+            document, notes = _conversion(frame, fields, options)
+        except _Skip as reason:
+            tally.skip(str(reason))
+            continue
+        document.warc_file = path
+        yield _kept(document, frame, notes, tally)
+
+
+def _kept(document: RawDocument, frame: Frame, notes: list[str], tally: Tally) -> RawDocument:
+    document.warc_offset = frame.offset
+    document.warc_length = frame.length
+    if notes:
+        tally.notes.update(notes)
+    tally.keep()
+    return document
+
+
+def _records(
+    stream: BinaryIO, tally: Tally, options: WarcOptions, wanted: bytes
+) -> Iterator[tuple[Frame, Fields]]:
+    """The records of the wanted type; all others, and damage, are counted."""
+    for frame in frames(stream, options.max_record):
+        if isinstance(frame, Gap):
+            tally.problem(frame.reason, frame.offset, f"{frame.length} bytes")
+            continue
+        if frame.problem in ("truncated", "bad_member", "bad_header"):
+            tally.skip(frame.problem)
+            damaged = frame.problem != "bad_header"
+            tally.problem(frame.problem, frame.offset, incomplete=damaged)
+            continue
+        if frame.problem == "bad_length":
+            detail = f"{frame.declared_length} bytes declared, {len(frame.block)} found"
+            tally.problem("bad_length", frame.offset, detail, incomplete=False)
+        kind = _TYPE.search(frame.header)
+        name = kind[1].lower() if kind else b""
+        if name != wanted:
+            label = name.decode()
+            tally.skip(label if label in TYPES else "unknown_type")
+            continue
+        if frame.problem == "too_large":
+            tally.skip("too_large")
+            continue
+        yield frame, parse_fields(frame.header)
+
+
+def _response(frame: Frame, fields: Fields, options: WarcOptions) -> tuple[RawDocument, list[str]]:
+    message = split_message(frame.block)
+    if message is None:
+        http = "application/http" in fields.get("content-type", "").lower()
+        raise _Skip("bad_http_header" if http or frame.block[:5] == b"HTTP/" else "not_http")
+    status, http_fields, raw = message
+    if status != 200:
+        family = status // 100
+        raise _Skip(f"status_{family}xx" if 2 <= family <= 5 else "status_other")
+    kind, charset = media_type(http_fields.get("content-type", ""))
+    if kind and kind not in options.media_types:
+        raise _Skip("content_type")
+    notes = ["bad_length"] if frame.problem else []
+    if not raw:
+        raise _Skip("empty")
+    try:
+        body = decode_body(
+            raw,
+            http_fields.get("transfer-encoding", ""),
+            http_fields.get("content-encoding", ""),
+            notes,
+            options.max_body,
+        )
+    except TooLarge:
+        raise _Skip("too_large") from None
+    except Undecodable:
+        raise _Skip("content_encoding") from None
+    if not body:
+        raise _Skip("empty")
+    if not kind:
+        if "text/html" not in options.media_types or not _HTML_START.search(body, 0, 1024):
+            raise _Skip("content_type")
+        kind = "text/html"
+        notes.append("content_type_missing")
+    truncated = _truncated(fields, http_fields, len(raw), notes)
+    if truncated:
+        if options.truncated == "drop":
+            raise _Skip(f"truncated_{truncated}")
+        notes.append(f"truncated_{truncated}")
+    return RawDocument(
+        id=_identity(frame, fields),
+        content=body,
+        media_type=kind,
+        charset=charset,
+        url=_uri(fields),
+        date=fields.get("warc-date"),
+        metadata={"truncated": truncated} if truncated else None,
+    ), notes
+
+
+def _truncated(fields: Fields, http: Fields, size: int, notes: list[str]) -> str | None:
+    """Why a capture is known to be cut: the crawler's reason, else `undeclared`; None if whole."""
+    declared = http.get("content-length", "").partition(",")[0].strip()
+    length = int(declared) if declared.isdecimal() and len(declared) < 19 else size
+    if length != size and "transfer-encoding" not in http:
+        notes.append("length_lies")
+    reason = fields.get("warc-truncated")
+    if reason is not None:
+        reason = reason.lower()
+        return reason if reason in ("length", "time", "disconnect") else "unspecified"
+    cut = "body_cut" in notes or (length > size and "transfer-encoding" not in http)
+    return "undeclared" if cut else None
+
+
+def _conversion(
+    frame: Frame, fields: Fields, options: WarcOptions
+) -> tuple[RawDocument, list[str]]:
+    kind, charset = media_type(fields.get("content-type", ""))
+    if kind != "text/plain":
+        raise _Skip("content_type")
+    if len(frame.block) > options.max_body:
+        raise _Skip("too_large")
+    if not frame.block:
+        raise _Skip("empty")
+    languages = fields.get("warc-identified-content-language")
+    return RawDocument(
+        id=_identity(frame, fields),
+        content=bytes(frame.block),
+        media_type=kind,
+        charset=charset or "utf-8",
+        url=_uri(fields),
+        date=fields.get("warc-date"),
+        metadata={"identified_language": languages} if languages else None,
+    ), ["bad_length"] if frame.problem else []
+
+
+def _uri(fields: Fields) -> str | None:
+    """The target URI, without the brackets that wget puts around it."""
+    return fields.get("warc-target-uri", "").strip("<> ") or None
+
+
+def _identity(frame: Frame, fields: Fields) -> str:
+    """32 hex digits: of the record id, else of URI, date and payload digest (of the block, where
+    the record does not tell)."""
+    name = fields.get("warc-record-id", "").strip("<> ")
+    if not name:
+        digest = fields.get("warc-payload-digest")
+        if not digest:
+            digest = hashlib.blake2b(frame.block, digest_size=16).hexdigest()
+        name = "\0".join((_uri(fields) or "", fields.get("warc-date", ""), digest))
+    return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,60 @@
+"""The vocabulary of `Gristmill-Fate`, the header that says what the engine should do.
+
+The fates assume this chain: url_filter, extract (resiliparse, main content, with list bullets),
+language (keep en, from 0.65), gopher_repetition, gopher_quality, c4 without the rule on terminal
+punctuation, fineweb, exact_dedup, minhash_dedup, pii. `drop:toxicity` additionally assumes a
+toxicity stage before exact_dedup; without one these pages are kept.
+
+A stage without a rule means that several of its rules hold, so that the first one decides.
+"""
+
+KEPT = ("keep", "edit:pii")
+
+GROUPS = {"group": "exact_dedup", "near_group": "minhash_dedup"}
+"""Exactly one document of the group named in `Gristmill-Group` is kept, this stage drops the rest.
+The first word of the group's name is what its members share: `url`, `text` or `near`."""
+
+SKIPS = (
+    "warcinfo",
+    "request",
+    "metadata",
+    "revisit",
+    "resource",
+    "status_3xx",
+    "status_4xx",
+    "status_5xx",
+    "content_type",
+    "empty",
+    "content_encoding",
+    "truncated",
+)
+"""Reasons for which the reader makes no document of a record."""
+
+DROPS = (
+    "url_filter",
+    "extract:empty",
+    "language:other_language",
+    "language:low_score",
+    "gopher_repetition",
+    "gopher_quality:too_few_words",
+    "gopher_quality:too_many_words",
+    "gopher_quality:short_words",
+    "gopher_quality:long_words",
+    "gopher_quality:many_hashes",
+    "gopher_quality:many_ellipses",
+    "gopher_quality:many_bullets",
+    "gopher_quality:many_ellipsis_lines",
+    "gopher_quality:few_alphabetic",
+    "gopher_quality:few_stop_words",
+    "c4:curly_bracket",
+    "c4:lorem_ipsum",
+    "c4:too_few_sentences",
+    "fineweb:few_punctuated_lines",
+    "fineweb:many_short_lines",
+    "toxicity",
+)
+"""Stages and rules that drop a document by itself, in the order of the chain."""
+
+FATES = frozenset(
+    [*KEPT, *GROUPS, *(f"skip:{reason}" for reason in SKIPS), *(f"drop:{rule}" for rule in DROPS)]
+)

@@ -1,0 +1,193 @@
+"""What a stage is: the contracts between judges and the engine.
+
+What may live here: the base classes of stages (`Filter`, `Editor`, `GlobalStep`) and the `Rule`.
+A stage knows nothing of Ray, storage, other stages or counting: it returns signals, and the engine
+evaluates rules, counts, samples and stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+from pydantic import BaseModel, ConfigDict
+
+from curation.document import Documents
+
+#: What `score` returns: one column per signal, one value per document; null (or NaN in a float
+#: numpy column) means "not scored" and violates no rule.
+Signals = Mapping[str, "np.ndarray | pa.Array"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One reason to drop a document.
+
+    The document is dropped when its `signal` is strictly below the parameter named by `below`,
+    strictly above the one named by `above`, not in the list named by `not_in`, or true where none
+    is named. A parameter that is None switches the rule off. A null signal violates nothing.
+    """
+
+    name: str
+    signal: str
+    below: str | None = None
+    above: str | None = None
+    not_in: str | None = None
+
+    @property
+    def parameter(self) -> str | None:
+        """Name of the stage's parameter that is this rule's threshold."""
+        return self.below or self.above or self.not_in
+
+    def violated(self, values: pa.Array, threshold: Any) -> np.ndarray:
+        """Which documents the rule would drop: bool, one per value."""
+        violated = np.zeros(len(values), dtype=bool)
+        if self.parameter is not None and threshold is None:
+            return violated
+        valid = np.asarray(values.is_valid())
+        if self.not_in is not None:
+            allowed = pa.array(list(threshold), values.type)
+            inside = np.asarray(pa.compute.is_in(values, value_set=allowed))
+            np.logical_and(valid, ~inside, out=violated)
+            return violated
+        numbers = values.to_numpy(zero_copy_only=False)[valid]
+        if self.below is not None:
+            violated[valid] = numbers < threshold
+        elif self.above is not None:
+            violated[valid] = numbers > threshold
+        else:
+            violated[valid] = numbers.astype(bool)
+        return violated
+
+
+class Stage(BaseModel):
+    """A named step with validated, frozen parameters; the base of every kind of stage.
+
+    `version` is bumped when the output changes for the same parameters and input. `group` names the
+    filters whose cheap signals are computed together, for every document that reaches the group;
+    a stage without a group scores only the documents still alive.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    version: ClassVar[int]
+    group: ClassVar[str | None] = None
+
+    def depends(self) -> dict[str, str]:
+        """What else decides the output: versions of native libraries, digests of models, lists."""
+        return {}
+
+
+class Filter(Stage):
+    """A judge: scores documents and declares rules; the engine drops.
+
+    `adds` maps document columns to the signals that fill them (`{"language": "label"}`).
+    """
+
+    rules: ClassVar[tuple[Rule, ...]]
+    adds: ClassVar[Mapping[str, str]] = {}
+
+    def score(self, docs: Documents) -> Signals:
+        """Signals of each document: a pure function of the batch's columns and the parameters."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Edited:
+    """What an editor returns: the new texts, and what it noticed.
+
+    `text` has one value per document (null where it failed); `failures` maps the index of a failed
+    document in the batch to an error class such as `timeout`.
+    """
+
+    text: pa.LargeStringArray
+    signals: Signals = field(default_factory=dict)
+    failures: Mapping[int, str] = field(default_factory=dict)
+
+
+class Editor(Stage):
+    """A stage that gives documents a new text; it ends a group of rules.
+
+    A document whose new text is empty or only white space is dropped for `<stage>:empty`; `rules`
+    over its signals are applied after the edit. `environmental` names the failures that a machine
+    decides (a crash, a time-out): the engine writes them in the receipt, by document, and a replay
+    honours them instead of trying its luck again.
+    """
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    environmental: ClassVar[frozenset[str]] = frozenset()
+
+    def edit(self, docs: Documents) -> Edited:
+        """New texts: a pure function of the batch's columns and the parameters."""
+        raise NotImplementedError
+
+    def edit_many(self, batches: Iterable[Documents]) -> Iterator[Edited]:
+        """`edit` of each batch in order; an editor that works elsewhere may read one ahead."""
+        return map(self.edit, batches)
+
+
+class Sources(Protocol):
+    """What a global step may read: the run files of all units, and its own earlier phases."""
+
+    def units(self, name: str) -> Sequence[np.ndarray]:
+        """The sorted run file `name` of every unit, memory-mapped, in order of the unit ordinal."""
+
+    def phase(self, phase: str, name: str) -> Sequence[np.ndarray]:
+        """The array `name` that each task of an earlier phase returned, in order of the task."""
+
+
+@dataclass(frozen=True)
+class Removals:
+    """The slice of a global step's decision that concerns one unit.
+
+    `rows` (int64, ascending), `reasons` (one per row), `survivors` (ids, one per row: the kept
+    document that each is a duplicate of); `counted_rows` and `counts` (int64): how many documents
+    each survivor stands for, itself included, where that is more than one.
+    """
+
+    rows: np.ndarray
+    reasons: list[str]
+    survivors: list[str]
+    counted_rows: np.ndarray
+    counts: np.ndarray
+
+
+class GlobalStep(Stage):
+    """A step that needs all documents at once: prepare, exchange, apply (DESIGN section 6).
+
+    *Prepare* is fused to the end of the segment before it and gives sorted run files per unit;
+    the *exchange* runs its phases in tasks of its own, on files; *collate* gives each unit its
+    removals, which the engine applies as drop reasons at the start of the next segment.
+    """
+
+    reasons: ClassVar[tuple[str, ...]]
+
+    def prepare(self, docs: Documents) -> np.ndarray:
+        """One fixed-width record per document (a structured array), from its row, id and text."""
+        raise NotImplementedError
+
+    def no_records(self) -> np.ndarray:
+        """An empty array of the type that `prepare` returns."""
+        raise NotImplementedError
+
+    def runs(self, records: np.ndarray) -> dict[str, np.ndarray]:
+        """The run files of a unit: the records of all its batches, sorted for the exchange."""
+        raise NotImplementedError
+
+    def phases(self) -> tuple[str, ...]:
+        """Names of the phases of the exchange, in order."""
+        raise NotImplementedError
+
+    def exchange(
+        self, phase: str, part: int, parts: int, sources: Sources
+    ) -> dict[str, np.ndarray]:
+        """Task `part` of `parts` of a phase: the arrays that later phases and `collate` read."""
+        raise NotImplementedError
+
+    def collate(self, unit: int, sources: Sources) -> Removals:
+        """What the exchange decided about the unit with this ordinal."""
+        raise NotImplementedError

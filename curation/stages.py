@@ -1,0 +1,16 @@
+"""The names that recipes use, and the class behind each. A new stage is one line here."""
+
+from __future__ import annotations
+
+from curation.dedup.exact import ExactDedup
+from curation.extract.stage import Extract
+from curation.filters.gopher_quality import GopherQuality
+from curation.filters.language import Language
+from curation.stage import Stage
+
+STAGES: dict[str, type[Stage]] = {
+    "extract": Extract,
+    "language": Language,
+    "gopher_quality": GopherQuality,
+    "exact_dedup": ExactDedup,
+}

@@ -1,0 +1,350 @@
+"""The compiled kernels of the text view.
+
+What may live here: loops over UTF-8 bytes in numba. Each has its plain Python reference of the same
+meaning in `reference.py`. Kernels take `data` (uint8: the bytes of a batch) and `begins`, `ends`
+(int64: the bytes of each document, half-open), `table` (see `characters.table`), and fill arrays
+that the caller made. The parts that they share take pointers in place of arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from curation.text.cache import inline, kernel, pointer
+from curation.text.characters import (
+    ALPHABETIC,
+    APOSTROPHE,
+    BULLET,
+    BULLET_LINE,
+    CLASS_BITS,
+    ELLIPSIS_LINE,
+    FORMAT,
+    KATAKANA,
+    LETTER,
+    MARK,
+    NUMBER,
+    OTHER,
+    PARAGRAPH_LINE,
+    SPACE,
+)
+
+Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+Table = NDArray[np.uint32]
+
+CLASS = (1 << CLASS_BITS) - 1
+ELLIPSIS = 0x2026
+
+
+@inline
+def decode(data: Any, i: Any, end: Any) -> Any:
+    """Code point at byte `i` < `end`, and its length in bytes. Never reads from `end` on.
+
+    Arrow's strings are valid UTF-8; were one not, the answer is some code point below 0x110000.
+    """
+    first = np.int64(data[i])
+    if first < 0x80:
+        return first, 1
+    size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+    if i + size > end:
+        return np.int64(0xFFFD), end - i
+    second = np.int64(data[i + 1] & 0x3F)
+    if size == 2:
+        return (first & 0x1F) << 6 | second, 2
+    third = np.int64(data[i + 2] & 0x3F)
+    if size == 3:
+        return (first & 0x0F) << 12 | second << 6 | third, 3
+    point = (first & 0x07) << 18 | second << 12 | third << 6 | np.int64(data[i + 3] & 0x3F)
+    return min(point, 0x10FFFF), 4
+
+
+@inline
+def next_word(data: Any, i: Any, end: Any, table: Any) -> Any:
+    """The first word from byte `i` on: its bytes [start, stop), code points, has a letter.
+
+    `start` is `end` when there is none. This is the one place that knows what a word is.
+    """
+    base = 0
+    size = 0
+    while i < end:
+        point, size = decode(data, i, end)
+        base = table[point] & CLASS
+        if base >= NUMBER:
+            break
+        i += size
+    if i >= end:
+        return end, end, 0, False
+    start = i
+    i += size
+    # Classes that join the word: NUMBER and LETTER, or KATAKANA, or none.
+    first = NUMBER if base <= LETTER else KATAKANA
+    last = LETTER if base <= LETTER else KATAKANA if base == KATAKANA else OTHER
+    length = 1
+    highest = base
+    stop = i
+    while True:
+        while i < end and data[i] < 0x80:  # the common case, written out
+            kind = table[data[i]] & CLASS
+            if kind < FORMAT:
+                return start, i, length + i - stop, highest > NUMBER
+            if kind < first or kind > last:
+                break
+            highest = max(highest, kind)
+            i += 1
+        length += i - stop
+        stop = i
+        passed = 0  # format characters and apostrophe after `stop`, not yet known to be inside
+        apostrophe = False
+        while i < end:
+            point, size = decode(data, i, end)
+            kind = table[point] & CLASS
+            i += size
+            passed += 1
+            if first <= kind <= last or (kind == MARK and not apostrophe):
+                break
+            if kind != FORMAT and (kind != APOSTROPHE or apostrophe):
+                return start, stop, length, highest > NUMBER
+            apostrophe |= kind == APOSTROPHE
+        else:
+            return start, stop, length, highest > NUMBER
+        highest = max(highest, kind)
+        length += passed
+        stop = i
+
+
+@inline
+def word_hash(data: Any, start: Any, stop: Any, table: Any, folded: Any) -> Any:
+    """The 64-bit hash of the word at bytes [start, stop), case-folded first if `folded`."""
+    state = np.uint64(0x9E3779B97F4A7C15)
+    i = start
+    while i < stop:
+        point, size = decode(data, i, stop)
+        if folded:
+            point ^= np.int64(table[point] >> CLASS_BITS)
+        state = (state ^ np.uint64(point)) * np.uint64(0xD6E8FEB86659FD93)
+        state ^= state >> np.uint64(32)
+        i += size
+    state = (state ^ state >> np.uint64(33)) * np.uint64(0xFF51AFD7ED558CCD)
+    state = (state ^ state >> np.uint64(33)) * np.uint64(0xC4CEB9FE1A85EC53)
+    return state ^ state >> np.uint64(33)
+
+
+@kernel
+def count_words(
+    data: Bytes, begins: Longs, ends: Longs, table: Table, words: Longs, sums: Longs
+) -> None:
+    """Per document: words, and their code points in sum (int64 each)."""
+    text, classes = pointer(data), pointer(table)
+    for d in range(begins.size):
+        i, end = begins[d], ends[d]
+        count = 0
+        total = 0
+        while i < end:
+            start, i, length, _ = next_word(text, i, end, classes)
+            count += start < end
+            total += length
+        words[d] = count
+        sums[d] = total
+
+
+@kernel
+def find_words(
+    data: Bytes,
+    begins: Longs,
+    ends: Longs,
+    table: Table,
+    words: Longs,
+    sums: Longs,
+    starts: Ints,
+    stops: Ints,
+    lengths: Ints,
+    hashes: Hashes,
+    flags: Bytes,
+) -> int:
+    """As `count_words`; and per word: its bytes [start, stop), code points, folded hash, flags.
+
+    Returns the number of words. Hashing along costs half of what a pass of its own does.
+    """
+    text, classes = pointer(data), pointer(table)
+    w = 0
+    for d in range(begins.size):
+        i, end = begins[d], ends[d]
+        before = w
+        total = 0
+        while i < end:
+            start, i, length, alphabetic = next_word(text, i, end, classes)
+            if start < end:
+                starts[w] = start
+                stops[w] = i
+                lengths[w] = length
+                hashes[w] = word_hash(text, start, i, classes, True)
+                flags[w] = ALPHABETIC * alphabetic
+                w += 1
+                total += length
+        words[d] = w - before
+        sums[d] = total
+    return w
+
+
+@kernel
+def hash_words(data: Bytes, starts: Ints, stops: Ints, table: Table, hashes: Hashes) -> None:
+    """Per word: its exact hash (uint64)."""
+    text, classes = pointer(data), pointer(table)
+    for w in range(starts.size):
+        hashes[w] = word_hash(text, starts[w], stops[w], classes, False)
+
+
+@kernel
+def count_distinct(
+    offsets: Longs, hashes: Hashes, slots: Hashes, seen: Longs, counts: Longs
+) -> None:
+    """Per document: how many different words of a vocabulary it contains (int64).
+
+    `slots` (uint64, a power of two, never full) is the vocabulary's open hash table, 0 where empty;
+    `seen` (int64, one per slot, -1 at first) holds the last document that contained the word.
+    """
+    mask = np.uint64(slots.size - 1)
+    for d in range(counts.size):
+        count = 0
+        for w in range(offsets[d], offsets[d + 1]):
+            value = hashes[w]
+            s = value & mask
+            while slots[s] != value and slots[s] != 0:
+                s = (s + np.uint64(1)) & mask
+            if slots[s] == value and seen[s] != d:
+                seen[s] = d
+                count += 1
+        counts[d] = count
+
+
+@inline
+def next_line(data: Any, i: Any, end: Any, table: Any) -> Any:
+    """The line at byte `i`, trimmed: its bytes [start, stop), flags, and where the next begins.
+
+    `start` is `stop` when the line is blank.
+    """
+    stop = i
+    while stop < end and data[stop] != 10:
+        stop += 1
+    after = stop + 1
+    start = i
+    flags = 0
+    while start < stop:
+        point, size = decode(data, start, stop)
+        kind = table[point] & CLASS
+        if kind != SPACE:
+            flags = BULLET_LINE * (kind == BULLET)
+            break
+        start += size
+    while start < stop:
+        last = stop - 1
+        while last > start and data[last] & 0xC0 == 0x80:
+            last -= 1
+        point, size = decode(data, last, stop)
+        if table[point] & CLASS != SPACE:
+            dots = point == 46 and last >= start + 2 and data[last - 1] == 46 == data[last - 2]
+            flags |= ELLIPSIS_LINE * (point == ELLIPSIS or dots)
+            break
+        stop = last
+    return start, stop, flags, after
+
+
+@kernel
+def count_lines(
+    data: Bytes,
+    begins: Longs,
+    ends: Longs,
+    table: Table,
+    lines: Longs,
+    bullets: Longs,
+    ellipses: Longs,
+) -> None:
+    """Per document: lines, bullet lines, lines that end with an ellipsis (int64 each)."""
+    text, classes = pointer(data), pointer(table)
+    for d in range(begins.size):
+        i, end = begins[d], ends[d]
+        count = 0
+        bullet = 0
+        ellipsis = 0
+        while i < end:
+            start, stop, flags, i = next_line(text, i, end, classes)
+            count += start < stop
+            bullet += flags & BULLET_LINE != 0
+            ellipsis += flags & ELLIPSIS_LINE != 0
+        lines[d] = count
+        bullets[d] = bullet
+        ellipses[d] = ellipsis
+
+
+@kernel
+def find_lines(
+    data: Bytes, begins: Longs, ends: Longs, table: Table, starts: Ints, stops: Ints, flags: Bytes
+) -> None:
+    """Per line of the batch: its bytes [start, stop) (int32) and flags (uint8)."""
+    text, classes = pointer(data), pointer(table)
+    n = 0
+    for d in range(begins.size):
+        i, end = begins[d], ends[d]
+        paragraph = PARAGRAPH_LINE
+        while i < end:
+            start, stop, form, i = next_line(text, i, end, classes)
+            if start < stop:
+                starts[n] = start
+                stops[n] = stop
+                flags[n] = form | paragraph
+                n += 1
+                paragraph = 0
+            else:
+                paragraph = PARAGRAPH_LINE
+
+
+@kernel
+def count_symbols(
+    data: Bytes,
+    begins: Longs,
+    ends: Longs,
+    table: Table,
+    points: Longs,
+    tokens: Longs,
+    alphabetic: Longs,
+    hashes: Longs,
+    ellipses: Longs,
+) -> None:
+    """Per document: code points, tokens, tokens with a letter, '#', ellipses (int64 each)."""
+    text, classes = pointer(data), pointer(table)
+    for d in range(begins.size):
+        i, end = begins[d], ends[d]
+        n_points = 0
+        n_tokens = 0
+        n_alphabetic = 0
+        n_hashes = 0
+        n_ellipses = 0
+        inside = 0  # a token
+        lettered = 0  # the token has a letter
+        while i < end:
+            point, size = decode(text, i, end)
+            kind = classes[point] & CLASS
+            i += size
+            n_points += 1
+            solid = int(kind != SPACE)
+            n_tokens += solid & ~inside
+            n_alphabetic += lettered & ~solid
+            lettered = (lettered | int(kind >= LETTER)) & solid
+            inside = solid
+            if kind == OTHER:
+                n_hashes += point == 35
+                n_ellipses += point == ELLIPSIS
+                if point == 46 and i + 1 < end and text[i] == 46 == text[i + 1]:
+                    n_ellipses += 1
+                    n_points += 2
+                    i += 2
+        points[d] = n_points
+        tokens[d] = n_tokens
+        alphabetic[d] = n_alphabetic + lettered
+        hashes[d] = n_hashes
+        ellipses[d] = n_ellipses

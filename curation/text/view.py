@@ -1,0 +1,249 @@
+"""The text view: what every heuristic, repetition rule and shingle reads of a batch of texts.
+
+What may live here: `TextView`, the arrays that it hands out, and the definitions behind them. All
+work is done by compiled kernels over Arrow's buffers, each when first asked for.
+
+**Words** are Unicode's default words (UAX #29), simplified to what counting and hashing need. A
+word begins at a letter or number (categories L*, N*) and goes on over letters, numbers and marks
+(M*); within it, format characters (Cf: ZWJ, ZWNJ, soft hyphen, ...; not U+200B, which is a space)
+are passed over, and one apostrophe (`characters.APOSTROPHES`) may stand between two characters that
+would join. So "don't" is one word and so is a Persian compound with ZWNJ; "3.14", "snake_case" and
+"well-known" are two; symbols, emoji and stray marks are none. Han, Hiragana and the scripts of
+south-east Asia that write no spaces (Thai, Lao, Khmer, Myanmar, Tai) make each letter with its
+marks a word, Katakana each run: what UAX #29 gives without a dictionary, finer than readers would
+count but the same everywhere. Only `kernels.next_word` and `reference.words` know all this.
+
+**Tokens** are what `str.split` gives: runs without white space, symbols included.
+
+**Lines** are what lies between "\n"s, with the white space at both ends trimmed (a "\r" is white
+space, and so is U+2028, which separates nothing); blank lines are not lines. A line begins a
+paragraph when it is the first of its document or follows a blank line.
+
+**Hashes** are 64 bits, of the code points of the word in order (exact, or after Unicode's simple
+case folding), finalised as in MurmurHash3 so that every bit is fit for use; the same for ever.
+
+Words and hashes are those of the text as it is: nothing is normalised (NFC and NFD differ).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from curation.text.characters import table, table_version
+
+#: Bumped when a definition above changes.
+VIEW_VERSION = 1
+
+
+def versions() -> dict[str, str]:
+    """What decides words, lines and hashes: for `depends()` of every stage that reads a view."""
+    return {"text_view": str(VIEW_VERSION), "characters": table_version()}
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of a batch, in order; those of document `d` are `offsets[d]:offsets[d + 1]`.
+
+    21 bytes a word.
+    """
+
+    offsets: NDArray[np.int64]  # documents + 1
+    starts: NDArray[np.int32]  # bytes into `TextView.data`
+    stops: NDArray[np.int32]  # the same, half-open
+    lengths: NDArray[np.int32]  # code points
+    hashes: NDArray[np.uint64]  # after simple case folding; see `TextView.exact_hashes`
+    flags: NDArray[np.uint8]  # characters.ALPHABETIC
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines of a batch that are not blank, in order and trimmed; `offsets` as in `Words`."""
+
+    offsets: NDArray[np.int64]  # documents + 1
+    starts: NDArray[np.int32]  # bytes into `TextView.data`
+    stops: NDArray[np.int32]  # the same, half-open
+    flags: NDArray[np.uint8]  # characters.BULLET_LINE | ELLIPSIS_LINE | PARAGRAPH_LINE
+
+
+@dataclass(frozen=True)
+class WordCounts:
+    """Per document, int64."""
+
+    words: NDArray[np.int64]
+    code_points: NDArray[np.int64]  # of the words: their lengths in sum
+
+
+@dataclass(frozen=True)
+class LineCounts:
+    """Per document, int64."""
+
+    lines: NDArray[np.int64]  # not blank
+    bullets: NDArray[np.int64]  # of these, begin with a bullet
+    ellipses: NDArray[np.int64]  # of these, end with an ellipsis
+
+
+@dataclass(frozen=True)
+class SymbolCounts:
+    """Per document, int64."""
+
+    code_points: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+    alphabetic_tokens: NDArray[np.int64]  # with a letter (category L*)
+    hashes: NDArray[np.int64]  # '#'
+    ellipses: NDArray[np.int64]  # "..." without overlap from the left, and U+2026
+
+
+class TextView:
+    """A batch of texts as words, lines and counts, each computed when first asked for and kept.
+
+    A null counts as an empty text. Counts take a few bytes a document. `words` take 21 bytes a word
+    (of prose, four times the text; at most eleven times) and `lines` 9 a line; for these two a
+    batch must be below 2 GiB.
+    """
+
+    def __init__(self, texts: pa.LargeStringArray) -> None:
+        if not isinstance(texts, pa.LargeStringArray):
+            raise TypeError(f"a text view needs a large_string array, not {type(texts).__name__}")
+        _, offsets, data = texts.buffers()
+        ends = np.zeros(1, np.int64)
+        if len(texts):
+            ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        first, last = int(ends[0]), int(ends[-1])
+        ends = ends - first
+        #: uint8: the UTF-8 bytes of the texts, without copying.
+        self.data: NDArray[np.uint8] = np.frombuffer(data or b"", np.uint8)[first:last]
+        self.data.flags.writeable = False  # as Arrow means it, and one type for the kernels
+        #: int64, one per document: its bytes are `data[begins[d]:ends[d]]`.
+        self.begins: NDArray[np.int64] = ends[:-1]
+        self.ends: NDArray[np.int64] = ends[1:]
+        if texts.null_count:
+            self.ends = np.where(np.asarray(texts.is_valid()), self.ends, self.begins)
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def byte_counts(self) -> NDArray[np.int64]:
+        """UTF-8 bytes of each document."""
+        return self.ends - self.begins
+
+    def word_counts(self) -> NDArray[np.int64]:
+        """Words of each document."""
+        return self.word_totals.words
+
+    @cached_property
+    def word_totals(self) -> WordCounts:
+        """Counts of words; without a pass of their own if `words` are there."""
+        if "_words_and_totals" in self.__dict__:
+            return self._words_and_totals[1]
+        return WordCounts(*self._per_document("count_words", 2))
+
+    @cached_property
+    def line_totals(self) -> LineCounts:
+        """Counts of lines."""
+        return LineCounts(*self._per_document("count_lines", 3))
+
+    @cached_property
+    def symbol_totals(self) -> SymbolCounts:
+        """Counts of code points, tokens and symbols."""
+        return SymbolCounts(*self._per_document("count_symbols", 5))
+
+    @cached_property
+    def words(self) -> Words:
+        """Every word of the batch."""
+        return self._words_and_totals[0]
+
+    @cached_property
+    def _words_and_totals(self) -> tuple[Words, WordCounts]:
+        """Words in one pass, which counts them as well."""
+        self._check_size()
+        totals = WordCounts(*(np.empty(len(self), np.int64) for _ in range(2)))
+        # Two words never touch unless one is of a script whose letters take three bytes.
+        most = (len(self.data) + len(self)) // 2
+        starts, stops, lengths = (np.empty(most, np.int32) for _ in range(3))
+        hashes, flags = np.empty(most, np.uint64), np.empty(most, np.uint8)
+        found = _kernels().find_words(
+            *self._texts(),
+            totals.words,
+            totals.code_points,
+            *(starts, stops, lengths, hashes, flags),
+        )
+        for column in (starts, stops, lengths, hashes, flags):
+            column.resize(found, refcheck=False)  # gives back what was never touched
+        return Words(_offsets(totals.words), starts, stops, lengths, hashes, flags), totals
+
+    @cached_property
+    def lines(self) -> Lines:
+        """Every line of the batch that is not blank."""
+        self._check_size()
+        offsets = _offsets(self.line_totals.lines)
+        starts, stops = (np.empty(offsets[-1], np.int32) for _ in range(2))
+        flags = np.empty(offsets[-1], np.uint8)
+        _kernels().find_lines(*self._texts(), starts, stops, flags)
+        return Lines(offsets, starts, stops, flags)
+
+    @cached_property
+    def exact_hashes(self) -> NDArray[np.uint64]:
+        """The hash of each of `words` as it is written, upper and lower case apart."""
+        words = self.words
+        hashes = np.empty(len(words.starts), np.uint64)
+        _kernels().hash_words(self.data, words.starts, words.stops, table(), hashes)
+        return hashes
+
+    def distinct_counts(self, vocabulary: Sequence[str]) -> NDArray[np.int64]:
+        """How many different words of `vocabulary` each document contains, regardless of case.
+
+        Each entry must be one word by the definition above (`reference.words`).
+        """
+        slots = _vocabulary(tuple(vocabulary))
+        seen = np.full(len(slots), -1, np.int64)
+        counts = np.empty(len(self), np.int64)
+        _kernels().count_distinct(self.words.offsets, self.words.hashes, slots, seen, counts)
+        return counts
+
+    def _check_size(self) -> None:
+        if len(self.data) > np.iinfo(np.int32).max:
+            raise ValueError(
+                f"words and lines of {len(self.data)} bytes at once: a batch must be below 2 GiB"
+            )
+
+    def _texts(self) -> tuple[Any, ...]:
+        """The arguments that every kernel begins with."""
+        return self.data, self.begins, self.ends, table()
+
+    def _per_document(self, kernel: str, columns: int) -> list[NDArray[np.int64]]:
+        counts = [np.empty(len(self), np.int64) for _ in range(columns)]
+        getattr(_kernels(), kernel)(*self._texts(), *counts)
+        return counts
+
+
+def _kernels() -> ModuleType:
+    """The kernels; imported only when one is to run, since numba takes its time."""
+    from curation.text import kernels
+
+    return kernels
+
+
+def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """CSR offsets of these counts."""
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+@lru_cache(maxsize=64)
+def _vocabulary(words: tuple[str, ...]) -> NDArray[np.uint64]:
+    """The open hash table of a vocabulary, as `count_distinct` reads it."""
+    hashes = np.unique(TextView(pa.array(words, pa.large_string())).words.hashes)
+    slots = np.zeros(4 << len(hashes).bit_length(), np.uint64)
+    for value in hashes.tolist():
+        slot = value % len(slots)
+        while slots[slot]:
+            slot = (slot + 1) % len(slots)
+        slots[slot] = value
+    return slots

@@ -1,0 +1,49 @@
+"""Fixtures that all tests share: where real data lies, runs in a temporary folder, a small Ray."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real archives and labelled pages; the tests that need them skip where they are not."""
+    path = Path(os.environ.get("GRISTMILL_DATA", ROOT.parent / "shared" / "data"))
+    if not path.is_dir():
+        pytest.skip(f"no real data at {path} (set GRISTMILL_DATA)")
+    return path
+
+
+@pytest.fixture(scope="session")
+def sample_crawl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The embedded sample crawl, written once."""
+    from curation.sample import write_sample
+
+    path = tmp_path_factory.mktemp("sample") / "sample.warc.gz"
+    write_sample(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """One small local cluster for the whole session."""
+    import ray
+
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=100 << 20,
+    )
+    yield
+    ray.shutdown()

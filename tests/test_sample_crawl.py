@@ -1,0 +1,157 @@
+"""The first end-to-end test: what the command does with the sample crawl is what its fates say.
+
+Every record of the sample carries its fate (`curation/sample/fates.py`). Fates of stages that the
+recipe does not have mean that the document survives it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from warcio.archiveiterator import ArchiveIterator
+
+ROOT = Path(__file__).resolve().parent.parent
+RECIPE = ROOT / "pipelines" / "crawl-filter.yaml"
+BUILT = ("extract", "language", "gopher_quality", "exact_dedup")
+
+
+@dataclass(frozen=True)
+class Fate:
+    """A record of the archive: what kind it is and what should become of it."""
+
+    kind: str
+    url: str
+    fate: str
+    group: str
+
+
+@pytest.fixture(scope="module")
+def fates(sample_crawl: Path) -> list[Fate]:
+    with sample_crawl.open("rb") as file:
+        return [
+            Fate(
+                record.rec_type,
+                record.rec_headers.get_header("WARC-Target-URI") or "",
+                record.rec_headers.get_header("Gristmill-Fate"),
+                record.rec_headers.get_header("Gristmill-Group") or "",
+            )
+            for record in ArchiveIterator(file)
+        ]
+
+
+@pytest.fixture(scope="module")
+def finished(sample_crawl: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run as a user starts it."""
+    folder = tmp_path_factory.mktemp("crawl")
+    command = [sys.executable, "-m", "curation", "run", str(RECIPE), "--input", str(sample_crawl)]
+    done = subprocess.run(
+        [*command, "--output", "out"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].split() == [
+        "documents", "of", "input", "of", "before", "words", "text",
+    ]  # fmt: skip
+    return folder / "out"
+
+
+def decisions(run: Path) -> dict[str, list[str]]:
+    """URL -> what became of its captures: `kept`, or `<stage>:<reason>`."""
+    found: dict[tuple[int, int], tuple[str, str]] = {}
+    for segment in sorted((run / "segments").iterdir()):
+        if not (segment / "signals").is_dir():
+            continue
+        for row in pq.read_table(segment / "signals").to_pylist():
+            end = "kept" if row["decision"] == "kept" else f"{row['reached']}:{row['reason']}"
+            found[row["unit"], row["row"]] = (row["url"], end)
+    by_url = defaultdict(list)
+    for url, end in found.values():
+        by_url[url].append(end)
+    return by_url
+
+
+def test_the_reader_skips_what_is_no_document(finished: Path, fates: list[Fate]) -> None:
+    reader = json.loads((finished / "stats.json").read_bytes())["reader"]
+    expected = Counter(f.fate.removeprefix("skip:") for f in fates if f.fate.startswith("skip:"))
+    del expected["truncated"]  # kept by default
+    assert reader["records"] == len(fates)
+    assert reader["skipped"] == dict(expected)
+
+
+def test_truncated_captures_can_be_dropped(sample_crawl: Path, tmp_path: Path) -> None:
+    from curation import run
+
+    result = run(
+        RECIPE, inputs=[str(sample_crawl)], output=tmp_path / "r",
+        settings=["input.truncated=drop"], workers=1,
+    )  # fmt: skip
+    skipped = result.stats["reader"]["skipped"]
+    assert sum(count for reason, count in skipped.items() if reason.startswith("truncated")) == 2
+
+
+def test_every_document_meets_its_fate(finished: Path, fates: list[Fate]) -> None:
+    found = decisions(finished)
+    for fate in fates:
+        if fate.fate.startswith("drop:"):
+            stage, _, rule = fate.fate.removeprefix("drop:").partition(":")
+            expected = f"{stage}:{rule}" if stage in BUILT else "kept"
+        elif fate.fate in ("keep", "edit:pii", "near_group", "skip:truncated"):
+            expected = "kept"
+        else:
+            continue
+        ends = found[fate.url]
+        # Pages of stages that are still to come may repeat each other.
+        later = fate.fate.startswith("drop:") and expected == "kept"
+        assert expected in ends or (later and set(ends) <= {"exact_dedup:text"}), (fate, ends)
+
+
+def test_of_each_group_one_document_is_kept(finished: Path, fates: list[Fate]) -> None:
+    found = decisions(finished)
+    groups: dict[str, list[str]] = defaultdict(list)
+    for fate in fates:
+        if fate.fate == "group":
+            groups[fate.group].append(fate.url)
+    assert len(groups) > 15
+    for name, urls in groups.items():
+        ends = [end for url in set(urls) for end in found[url]]
+        reason = name.partition("/")[0]
+        assert Counter(ends) == {"kept": 1, f"exact_dedup:{reason}": len(urls) - 1}, name
+
+
+def test_the_documents_load_elsewhere_and_are_clean_text(finished: Path) -> None:
+    path = finished / "documents" / "*.parquet"
+    rows = duckdb.sql(f"select id, text, language, duplicate_count, warc_offset from '{path}'")
+    table = rows.fetchall()
+    stats = json.loads((finished / "stats.json").read_bytes())
+    assert len(table) == stats["output"]["documents"] == len({row[0] for row in table})
+    for name, text, language, count, offset in table:
+        assert len(name) == 32 and language == "en" and count >= 1 and offset >= 0
+        assert "\x00" not in text and not text.endswith("�") and "\r" not in text
+        text.encode()  # no lone surrogates
+
+
+def test_a_document_leads_back_to_its_record(finished: Path, sample_crawl: Path) -> None:
+    archive = sample_crawl.read_bytes()
+    rows = pq.read_table(
+        finished / "documents", columns=["url", "warc_file", "warc_offset", "warc_length"]
+    ).to_pylist()
+    for row in rows:
+        assert row["warc_file"] == str(sample_crawl)
+        start = row["warc_offset"]
+        record = gzip.decompress(archive[start : start + row["warc_length"]])
+        assert f"WARC-Target-URI: {row['url']}".encode() in record.partition(b"\r\n\r\n")[0]
+
+
+def test_the_table_in_the_readme_is_what_is_printed(finished: Path) -> None:
+    from curation.inspect.droptable import render
+
+    stats = json.loads((finished / "stats.json").read_bytes())
+    assert f"```text\n{render(stats)}\n```" in (ROOT / "README.md").read_text()

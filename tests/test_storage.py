@@ -1,0 +1,158 @@
+"""Listing and opening of inputs: local, over HTTP, and in object stores."""
+
+import hashlib
+import http.server
+import os
+import threading
+from typing import ClassVar
+
+import fsspec
+import pytest
+
+from curation.read import SUFFIXES, Tally, read
+from curation.storage import HashingReader, InputError, list_inputs, open_input
+
+WARC = SUFFIXES["warc"]
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in (
+        "b.warc",
+        "a.warc.gz",
+        "d/c.warc.gz",
+        "d/.hidden.warc",
+        "d/x.warc.wet.gz",
+        ".h/e.warc",
+        "notes.txt",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(name.encode())
+    return tmp_path
+
+
+def paths(*patterns, suffixes=WARC):
+    return [file.path for file in list_inputs(patterns, suffixes)]
+
+
+def test_directories_globs_and_files_are_resolved_sorted_and_each_once(tree):
+    assert paths("d", "b.warc", "*.warc*") == ["a.warc.gz", "b.warc", "d/c.warc.gz"]
+    assert paths(".") == ["a.warc.gz", "b.warc", "d/c.warc.gz"]
+    assert paths("./b.warc", "b.warc", str(tree / "b.warc")) in (["b.warc"], [str(tree / "b.warc")])
+    assert paths("**/c.*") == ["d/c.warc.gz"]
+    assert paths((tree / "b.warc").as_uri()) == [str(tree / "b.warc")]
+    assert paths("notes.txt") == ["notes.txt"]  # named, so read
+    assert paths("d", suffixes=SUFFIXES["wet"]) == ["d/x.warc.wet.gz"]
+
+
+def test_the_order_of_patterns_does_not_matter(tree):
+    patterns = ["./b.warc", str(tree / "b.warc"), "d", "a*"]
+    assert list_inputs(patterns, WARC) == list_inputs(patterns[::-1], WARC)
+
+
+def test_size_and_version_are_those_of_the_file(tree):
+    (file,) = list_inputs(["b.warc"], WARC)
+    assert (file.size, file.version) == (6, str(os.stat("b.warc").st_mtime_ns))
+
+
+@pytest.mark.parametrize("missing", ["gone.warc", "gone/*.warc", "empty", "memory://gone.warc"])
+def test_what_is_missing_or_matches_nothing_is_named(tree, missing):
+    (tree / "empty").mkdir()
+    with pytest.raises(InputError, match=missing.replace("*", ".")) as error:
+        list_inputs(["b.warc", missing], WARC)
+    assert "\n" not in str(error.value)
+
+
+def test_a_local_file_that_is_gone_is_an_input_error(tmp_path):
+    with pytest.raises(InputError, match="gone"):
+        open_input(str(tmp_path / "gone"))
+
+
+def test_object_stores_through_fsspec():
+    store = fsspec.filesystem("memory")
+    try:
+        for name in ("/crawl/b.warc.gz", "/crawl/a.warc", "/crawl/.h/c.warc", "/crawl/x.txt"):
+            store.pipe(name, name.encode())
+        found = paths("memory://crawl")
+        assert [path.split("crawl/")[1] for path in found] == ["a.warc", "b.warc.gz"]
+        assert paths("memory://crawl/*.warc", "memory://crawl/a.warc") == found[:1]
+        (file,) = list_inputs(["memory://crawl/a.warc"], WARC)
+        assert file.size == len("/crawl/a.warc") and file.version
+        with open_input(file.path) as stream:
+            assert stream.read() == b"/crawl/a.warc"
+        with pytest.raises(InputError, match="gone"):
+            open_input("memory://crawl/gone")
+    finally:
+        store.rm("/crawl", recursive=True)
+
+
+def test_an_unknown_store_is_named():
+    with pytest.raises(InputError, match="nosuch://x"):
+        list_inputs(["nosuch://x/y.warc"], WARC)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    content = b'{"text": "a"}\n' * 1000
+    agents: ClassVar[set[str]] = set()
+
+    def do_GET(self):
+        self.agents.add(self.headers["User-Agent"])
+        if self.path == "/gone":
+            self.send_error(404)
+            return
+        ranged = self.headers["Range"] and self.path != "/norange"
+        body = self.content[:1] if ranged else self.content
+        self.send_response(206 if ranged else 200)
+        if ranged:
+            self.send_header("Content-Range", f"bytes 0-0/{len(self.content)}")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("ETag", '"v1"')
+        self.end_headers()
+        self.wfile.write(body[:5000] if self.path == "/short" else body)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+
+
+def test_files_over_http(server):
+    for name in ("/a.jsonl", "/norange"):
+        (file,) = list_inputs([server + name, server + name], ())
+        assert (file.size, file.version) == (len(Handler.content), '"v1"')
+    tally = Tally()
+    assert len(list(read("jsonl", server + "/a.jsonl", tally))) == 1000
+    assert tally.bytes == len(Handler.content) and not tally.incomplete
+    assert Handler.agents == {"gristmill"}
+
+
+def test_http_errors_name_the_url(server):
+    for function in (open_input, lambda url: list_inputs([url], ())):
+        with pytest.raises(InputError, match="/gone: HTTP status 404"):
+            function(server + "/gone")
+    with pytest.raises(InputError, match=r"127\.0\.0\.1:1/"):
+        open_input("http://127.0.0.1:1/x")
+
+
+def test_a_transfer_that_ends_early_is_not_the_end_of_the_file(server):
+    with pytest.raises(OSError, match="short"):
+        list(read("jsonl", server + "/short", Tally()))
+
+
+def test_hashing_reader_takes_what_was_read(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"abc" * 1000)
+    reader = HashingReader(open_input(str(path)))
+    assert reader.read(3) == b"abc"
+    reader.drain()
+    reader.close()
+    assert reader.bytes == 3000
+    assert reader.digest == hashlib.blake2b(b"abc" * 1000, digest_size=16).hexdigest()

@@ -1,0 +1,1 @@
+"""The trainer: consumes token manifests. Never imports `curation` or Ray."""
