@@ -45,7 +45,7 @@ class State:
     decision: np.ndarray  # uint8 per document of the batch: KEPT, DROPPED, FAILED
     reason: np.ndarray  # object per document of the batch
     signals: dict[str, pa.Array] = field(default_factory=dict)
-    gone: list[tuple[np.ndarray, Documents]] = field(default_factory=list)
+    gone: list[tuple[np.ndarray, Documents, Sizes]] = field(default_factory=list)
 
     def leave(self, mask: np.ndarray, stage: int, decision: int, reasons: np.ndarray) -> None:
         """Ends the documents under `mask` (over the living); `reasons` is over the living too."""
@@ -55,12 +55,16 @@ class State:
         self.stage[at] = stage
         self.decision[at] = decision
         self.reason[at] = reasons[mask]
-        self.gone.append((at, self.docs.take(mask)))
+        self.gone.append((at, self.docs.take(mask), self.sizes.take(mask)))
         stay = ~mask
         self.docs = self.docs.take(stay)
         self.index = self.index[stay]
         self.sizes = self.sizes.take(stay)
         self.words = self.words[stay]
+
+    def everyone(self) -> list[tuple[np.ndarray, Documents, Sizes]]:
+        """All documents of the batch, as they were when they left or as they are now."""
+        return [*self.gone, (self.index, self.docs, self.sizes)]
 
     def note(self, stage: str, signals: Mapping[str, pa.Array]) -> None:
         """Stores signals of the living, null for the others."""
@@ -192,7 +196,13 @@ class Chain:
         waiting: deque[State] = deque()
 
         def feed() -> Iterator[Documents]:
-            for state in states:
+            arriving = iter(states)
+            while True:
+                start = time.process_time()
+                state = next(arriving, None)
+                account.cpu -= time.process_time() - start  # the time of those before it
+                if state is None:
+                    return
                 account.enter(state.sizes)
                 self._fail(spec, state, self._known_failures(spec, state))
                 waiting.append(state)

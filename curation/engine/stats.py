@@ -121,6 +121,7 @@ def timings(plan: Plan) -> dict[str, Any]:
                 "tasks": len(envelopes),
                 "task_seconds": sum(e["seconds"] for e in envelopes),
                 "cpu_seconds": sum(e["cpu_seconds"] for e in envelopes),
+                "own_cpu_seconds": sum(e["own_cpu_seconds"] for e in envelopes),
                 "stage_cpu_seconds": dict(stages),
                 "peak_bytes": max([e["peak_bytes"] for e in envelopes], default=0),
                 "child_peak_bytes": max([e["child_peak_bytes"] for e in envelopes], default=0),

@@ -5,6 +5,7 @@ What may live here: Parquet writing and reading for the engine.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -70,6 +71,7 @@ class TableWriter:
         self._bytes = 0
         self._rows = 0
         self.rows = 0
+        self.cpu = 0.0  # seconds of this process spent encoding
 
     @property
     def full(self) -> bool:
@@ -93,11 +95,13 @@ class TableWriter:
         return table
 
     def _flush(self) -> None:
+        start = time.process_time()
         if self._pending:
             # Contiguous columns: the pages must not know of the batches either.
             group = pa.concat_tables(self._pending).combine_chunks()
             self._writer.write_table(group, row_group_size=max(len(group), 1))
         self._pending, self._bytes, self._rows = [], 0, 0
+        self.cpu += time.process_time() - start
 
     def close(self, run: Path) -> Output:
         """Commits the file; its entry for the receipt, with the path relative to the run."""

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from curation.document import DOCUMENT_SCHEMA, Documents, RawDocument
 from curation.engine.chain import DECISIONS, KEPT, Chain, Known, State
@@ -46,6 +45,7 @@ def run_task(plan: Plan, task: Task, known: Known | None = None) -> Receipt:
     Raises what the task raises; then nothing is committed.
     """
     started, cpu = time.time(), _cpu()
+    own = time.process_time()
     segment = plan.segments[task.segment]
     if segment.kind == "exchange":
         status, outputs, counts, timings = run_exchange(plan, segment, task)
@@ -57,6 +57,7 @@ def run_task(plan: Plan, task: Task, known: Known | None = None) -> Receipt:
         "started": started,
         "seconds": time.time() - started,
         "cpu_seconds": _cpu() - cpu,
+        "own_cpu_seconds": time.process_time() - own,
         "stage_cpu_seconds": timings,
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "child_peak_bytes": _child_peak(),
@@ -103,13 +104,12 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
     chain = Chain(segment.stages, segment.removals, types, plan.recipe.settings.seed, known)
     files = _Files(plan, segment, task, types)
     tally = Tally()
+    seconds = {"(read)": 0.0}
     try:
         if segment.kind == "read":
             unit = plan.units[task.units[0]]
-            states = (
-                chain.enter(docs, unit.salt)
-                for docs in batches(_numbered(read_unit(plan, unit.input.path, tally)))
-            )
+            reading = timed(batches(read_unit(plan, unit.input.path, tally)), seconds, "(read)")
+            states = (chain.enter(docs, unit.salt) for docs in reading)
             for state in chain.finish(chain.stages(states)):
                 files.write(unit.ordinal, state)
         else:
@@ -119,9 +119,10 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
                     (spec, load_removals(plan, plan.exchange_of(spec), unit))
                     for spec in segment.removals
                 ]
+                reading = timed(stored(plan, plan.before(segment), unit.name), seconds, "(read)")
                 states = (
                     _after_removals(chain, chain.enter(docs, unit.salt), removals)
-                    for docs in stored(plan, plan.before(segment), unit.name)
+                    for docs in reading
                 )
                 for state in chain.finish(chain.stages(states)):
                     files.write(ordinal, state)
@@ -141,8 +142,22 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
     except BaseException:
         files.discard()
         raise
-    timings = {account.name: account.cpu for account in chain.accounts}
-    return "incomplete" if tally.incomplete else "done", outputs, counts, timings
+    seconds.update({account.name: account.cpu for account in chain.accounts})
+    seconds["(write)"] = files.cpu
+    return "incomplete" if tally.incomplete else "done", outputs, counts, seconds
+
+
+def timed(
+    batches: Iterator[Documents], seconds: dict[str, float], name: str
+) -> Iterator[Documents]:
+    """The same batches; the CPU time of this process that they take is added under `name`."""
+    while True:
+        start = time.process_time()
+        docs = next(batches, None)
+        seconds[name] += time.process_time() - start
+        if docs is None:
+            return
+        yield docs
 
 
 def _after_removals(chain: Chain, state: State, removals: list[tuple[Any, Removals]]) -> State:
@@ -182,19 +197,15 @@ def read_unit(plan: Plan, path: str, tally: Tally) -> Iterator[RawDocument]:
         tally.problem("unreadable", tally.bytes, error.strerror or str(error))
 
 
-def _numbered(raws: Iterator[RawDocument]) -> Iterator[tuple[int, RawDocument]]:
-    return enumerate(raws)
-
-
 _PLAIN = ("id", "url", "date", "source", "crawl", "license", "language", "media_type", "charset")
 
 
-def batches(numbered: Iterator[tuple[int, RawDocument]]) -> Iterator[Documents]:
+def batches(raws_in: Iterator[RawDocument]) -> Iterator[Documents]:
     """Raw documents as batches; nothing that is written depends on where a batch ends."""
     rows: list[int] = []
     raws: list[RawDocument] = []
     size = 0
-    for row, raw in numbered:
+    for row, raw in enumerate(raws_in):
         rows.append(row)
         raws.append(raw)
         size += len(raw.content or b"") + len(raw.text or "")
@@ -259,6 +270,7 @@ class _Files:
         self._final = segment.kind == "documents"
         self._store_all = plan.recipe.settings.store == "all" and segment.kind == "read"
         self._parts: list[Output] = []
+        self.cpu = 0.0  # seconds of this process spent encoding tables
         self._text = self._next_text()
         self._prepared: dict[str, list[np.ndarray]] = {s.name: [] for s in segment.prepares}
         self.documents = 0
@@ -281,15 +293,14 @@ class _Files:
         self.kept["bytes"] += int(state.sizes.bytes.sum())
         if state.sizes.words is not None:
             self.kept["words"] += int(state.sizes.words.sum())
-        everyone = [*state.gone, (state.index, state.docs)]
-        self._signals.write(_signals_table(ordinal, state, everyone, self._names))
-        storing = everyone if self._store_all else [(state.index, state.docs)]
-        texts = [_text_table(at, docs, state) for at, docs in storing if "content" not in docs]
+        self._signals.write(_signals_table(ordinal, state, self._names))
+        storing = state.everyone() if self._store_all else state.everyone()[-1:]
+        texts = [_text_table(at, docs, state) for at, docs, _ in storing if "content" not in docs]
         table = pa.concat_tables(texts).sort_by("row") if texts else TEXT_SCHEMA.empty_table()
         if self._final:
             table = table.select(DOCUMENT_SCHEMA.names)
         while len(table := self._text.write(table)):
-            self._parts.append(self._text.close(self._plan.run))
+            self._parts.append(self._close(self._text))
             self._text = self._next_text()
         for spec in self._segment.prepares:
             assert isinstance(spec.stage, GlobalStep)
@@ -299,8 +310,8 @@ class _Files:
     def close(self, chain: Chain) -> dict[str, Output]:
         """Commits every file."""
         run = self._plan.run
-        outputs = {"signals": self._signals.close(run)}
-        self._parts.append(self._text.close(run))
+        outputs = {"signals": self._close(self._signals)}
+        self._parts.append(self._close(self._text))
         for number, part in enumerate(self._parts):
             name = "documents" if self._final else "text"
             outputs[name if not number else f"{name}-{number:03d}"] = part
@@ -315,29 +326,28 @@ class _Files:
                 outputs[f"{spec.name}.{name}"] = save_array(path, array, run)
         return outputs
 
+    def _close(self, writer: TableWriter) -> Output:
+        output = writer.close(self._plan.run)
+        self.cpu += writer.cpu
+        return output
+
     def discard(self) -> None:
         self._signals.discard()
         self._text.discard()
 
 
-def _signals_table(
-    ordinal: int, state: State, everyone: list[tuple[np.ndarray, Documents]], names: list[str]
-) -> pa.Table:
-    order = np.concatenate([at for at, _ in everyone])
-    back = pa.array(np.argsort(order, kind="stable"))
+def _signals_table(ordinal: int, state: State, names: list[str]) -> pa.Table:
+    everyone = state.everyone()
+    back = pa.array(np.argsort(np.concatenate([at for at, _, _ in everyone]), kind="stable"))
     columns: dict[str, Any] = {}
     for name in ("row", "id", "url", "source", "crawl", "language", "warc_offset", "warc_length"):
-        columns[name] = pa.concat_arrays([docs[name] for _, docs in everyone]).take(back)
-    words, sizes = [], []
-    for _, docs in everyone:
-        if "content" in docs:
-            words.append(pa.nulls(len(docs), pa.int64()))
-            sizes.append(pc.cast(pc.fill_null(pc.binary_length(docs["content"]), 0), pa.int64()))
-        else:
-            words.append(pa.array(docs.view.word_counts(), pa.int64()))
-            sizes.append(pa.array(docs.view.byte_counts(), pa.int64()))
+        columns[name] = pa.concat_arrays([docs[name] for _, docs, _ in everyone]).take(back)
+    words = [
+        pa.nulls(len(at), pa.int64()) if sizes.words is None else pa.array(sizes.words)
+        for at, _, sizes in everyone
+    ]
     columns["words"] = pa.concat_arrays(words).take(back)
-    columns["bytes"] = pa.concat_arrays(sizes).take(back)
+    columns["bytes"] = pa.array(np.concatenate([s.bytes for _, _, s in everyone])).take(back)
     columns["unit"] = pa.array(np.full(state.size, ordinal, dtype=np.int32))
     columns["reached"] = pa.array(names).take(pa.array(state.stage.astype(np.int64)))
     columns["decision"] = pa.array(DECISIONS).take(pa.array(state.decision.astype(np.int64)))

@@ -1,0 +1,1 @@
+"""Benchmarks: what is measured, how, against whom. Not tests; docs/measured.md has the figures."""
