@@ -186,6 +186,8 @@ class _Driver:
             again: list[Task] = []
             for task, outcome in self.executor.run(self.plan.run, todo):
                 if isinstance(outcome, TaskFailed):
+                    if outcome.hopeless:
+                        raise RunFailed(f"{segment.name}/{task.name}: {outcome}")
                     attempts[task.name] = attempts.get(task.name, 0) + 1
                     if attempts[task.name] < ATTEMPTS:
                         self.progress.say(f"{segment.name}/{task.name}: {outcome}; trying again")
@@ -248,7 +250,7 @@ class _Driver:
         )
 
     def _quarantine(self, segment: Segment, task: Task, error: str) -> Receipt:
-        if segment.kind == "exchange" or segment.kind != "read":
+        if segment.kind != "read":
             raise RunFailed(f"{segment.name}/{task.name} failed twice: {error}")
         receipt = Receipt(segment.name, task.name, task.key, "quarantined", {}, {"error": error})
         receipt.save(self.plan.receipt_path(segment, task.name))

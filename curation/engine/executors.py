@@ -6,6 +6,7 @@ and a receipt back; they decide nothing: no retries, no order of their own, no s
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -24,7 +25,19 @@ from manifests.records import Receipt
 
 
 class TaskFailed(RuntimeError):
-    """A task raised, or its worker died. The message says which error, in one line."""
+    """A task raised, or its worker died. The message says which error, in one line.
+
+    `hopeless`: no task can succeed (a full disk, an output that cannot be written), so that trying
+    again or going on with other tasks is no use.
+    """
+
+    def __init__(self, message: str, hopeless: bool = False) -> None:
+        super().__init__(message)
+        self.hopeless = hopeless
+
+
+#: What makes an output hopeless. Inputs that cannot be read are the reader's business.
+_HOPELESS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 Finished = tuple[Task, Receipt | TaskFailed]
@@ -53,6 +66,11 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[-1] if lines else ''}"[:500]
 
 
+def hopeless(error: BaseException) -> bool:
+    """Whether an error of a task will be the error of every task."""
+    return isinstance(error, OSError) and error.errno in _HOPELESS
+
+
 def _receipt(path: str) -> Receipt | TaskFailed:
     receipt = Receipt.load(Path(path))
     return receipt if receipt is not None else TaskFailed(f"receipt {path} cannot be read back")
@@ -69,7 +87,7 @@ class InProcess:
             try:
                 yield task, run_task(plan, task)
             except Exception as error:
-                yield task, TaskFailed(describe(error))
+                yield task, TaskFailed(describe(error), hopeless(error))
 
     def close(self) -> None:
         """Nothing is held."""
@@ -99,7 +117,9 @@ class _Worker:
         if not answer:
             return TaskFailed(f"WorkerDied: exit status {self._process.wait()}")
         reply = json.loads(answer)
-        return _receipt(reply["receipt"]) if "receipt" in reply else TaskFailed(reply["error"])
+        if "receipt" in reply:
+            return _receipt(reply["receipt"])
+        return TaskFailed(reply["error"], reply["hopeless"])
 
     @property
     def alive(self) -> bool:
@@ -205,7 +225,8 @@ class RayTasks:
                 try:
                     yield task, _receipt(self._ray.get(reference))
                 except self._ray.exceptions.RayError as error:
-                    yield task, TaskFailed(describe(getattr(error, "cause", None) or error))
+                    cause = getattr(error, "cause", None) or error
+                    yield task, TaskFailed(describe(cause), hopeless(cause))
                 for following in waiting:
                     running[self._remote.remote(str(run), following.plain())] = following
                     break

@@ -42,7 +42,7 @@ class Progress:
         self._started = self._said = time.monotonic()
         if found and len(found) < len(tasks):
             self.say(f"{name}: {len(found)} of {len(tasks)} units are done already")
-        if len(found) < len(tasks):
+        if len(found) < len(tasks) and self._live:
             self._show()
 
     def done(self, task: Task, receipt: Receipt) -> None:

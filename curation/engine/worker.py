@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 
-from curation.engine.executors import describe, execute
+from curation.engine.executors import describe, execute, hopeless
 
 
 def main() -> None:
@@ -35,9 +35,9 @@ def main() -> None:
         ready.acquire()
         request = json.loads(requests.pop(0))
         try:
-            reply = {"receipt": execute(request["run"], request["task"])}
+            reply: dict[str, object] = {"receipt": execute(request["run"], request["task"])}
         except Exception as error:
-            reply = {"error": describe(error)}
+            reply = {"error": describe(error), "hopeless": hopeless(error)}
         answers.write(json.dumps(reply) + "\n")
 
 

@@ -66,7 +66,15 @@ def render(stats: Mapping[str, Any]) -> str:
         cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         lines.append("  ".join(cells).rstrip())
     rule = "-" * max(len(line) for line in lines)
-    return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
+    shown = [lines[0], rule, *lines[1:-1], rule, lines[-1]]
+    units = stats["units"]
+    for status in ("incomplete", "quarantined"):
+        if units[status]:
+            shown.append(f"{units[status]:,} of {units['all']:,} inputs {status}")
+    left = units["all"] - units["done"] - units["incomplete"] - units["quarantined"]
+    if left:
+        shown.append(f"{left:,} of {units['all']:,} inputs not read yet")
+    return "\n".join(shown)
 
 
 def _less(
