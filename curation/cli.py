@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="curation", description=_summary(__doc__))
+    parser.add_argument("--version", action="version", version=f"gristmill {version('gristmill')}")
     verbs = parser.add_subparsers(dest="verb", required=True, parser_class=_Parser)
 
     def verb(name: str, do: Any, json_too: bool = True) -> argparse.ArgumentParser:
@@ -247,7 +249,7 @@ def _plan(options: argparse.Namespace) -> int:
 def _stats(options: argparse.Namespace) -> int:
     """The drop table of a run; by language, source, crawl or domain with --by."""
     from curation.engine.plan import open_plan
-    from curation.engine.stats import collect, unfinished
+    from curation.engine.stats import collect, problems, unfinished
     from curation.inspect import breakdown, droptable
 
     plan = open_plan(options.run)
@@ -260,8 +262,12 @@ def _stats(options: argparse.Namespace) -> int:
         _print_json(stats)
     else:
         print(droptable.render(stats))
-        for path, problem in unfinished(plan).items():
+        left = unfinished(plan)
+        for path, problem in left.items():
             print(f"{path}: {problem}")
+        for path, places in problems(plan).items():
+            if path not in left:
+                print(f"{path}: read to its end, but {', '.join(places[:5])}")
     return DONE
 
 

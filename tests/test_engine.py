@@ -358,6 +358,60 @@ def test_a_directory_that_is_no_run_is_left_alone(inputs: Path, tmp_path: Path) 
     assert os.listdir(tmp_path) == ["precious"]
 
 
+def test_a_unit_that_fails_twice_is_quarantined_and_comes_back(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then the run is partial and true; afterwards it is as if nothing had been."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "moody.py").write_text(
+        "import os\n"
+        "from curation import Filter, Rule\n"
+        "class Moody(Filter):\n"
+        "    version = 1\n"
+        "    rules = ()\n"
+        "    def score(self, docs):\n"
+        "        bad = os.environ.get('MOOD') and 'Page 20 ' in docs.text.to_pylist()[0]\n"
+        "        return {'n': [1] * (len(docs) + bool(bad))}\n"
+    )
+    stages = ({"moody:Moody": {}}, *STAGES)
+    files = {"inputs": [str(inputs)], "workers": 1}
+    whole = run(recipe(*stages), output=tmp_path / "whole", **files)
+    monkeypatch.setenv("MOOD", "bad")
+    partial = run(recipe(*stages), output=tmp_path / "r", **files)
+    [(path, problem)] = partial.unfinished.items()
+    assert path.endswith("part2.jsonl") and problem.startswith("quarantined: StageFault: Moody: ")
+    assert partial.stats["units"]["quarantined"] == 1 and not partial.stats["complete"]
+    assert partial.stats["reader"]["documents"] == 4 * 22
+    assert verify.check(open_plan(partial.path), replay=2)["holds"]
+    monkeypatch.delenv("MOOD")
+    again = run(recipe(*stages), output=tmp_path / "r", **files)
+    assert again.complete
+    assert contents(again.path) == contents(whole.path)
+    assert verify.check(open_plan(again.path))["holds"]
+
+
+def test_an_output_that_cannot_be_written_stops_the_run(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import errno
+
+    from curation.engine import tables
+
+    write = tables.AtomicFile.write
+
+    def full(file: tables.AtomicFile, data: Any) -> int:
+        if file.path.suffix == ".parquet":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tables.AtomicFile, "write", full)
+        with pytest.raises(RunFailed, match="No space left on device"):
+            run(recipe(*STAGES), inputs=[str(inputs)], output=tmp_path / "r", workers=1)
+    assert not list((tmp_path / "r").glob("segments/*/receipts/*"))
+    assert run(recipe(*STAGES), inputs=[str(inputs)], output=tmp_path / "r", workers=1).complete
+
+
 def test_the_failure_ceiling_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "brittle.py").write_text(

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curation.document import Documents
+from curation.document import DOCUMENT_SCHEMA, Documents
 from curation.engine.ledger import Account, Sizes, row_keys
 from curation.engine.recipe import StageSpec
 from curation.engine.samples import Samples, id_words
@@ -336,7 +336,8 @@ class Chain:
                 state.note(spec.name, signals)
                 assert isinstance(spec.stage, Filter)
                 for column, signal in spec.stage.adds.items():
-                    state.docs = state.docs.replace(**{column: signals[signal]})
+                    values = signals[signal].cast(DOCUMENT_SCHEMA.field(column).type)
+                    state.docs = state.docs.replace(**{column: values})
             origin = np.arange(len(state.index))  # the living, by their place at the group's start
             for spec, signals, failed in zip(group, scored, failures, strict=True):
                 account = self.accounts[self._ordinal[spec.name]]

@@ -150,7 +150,7 @@ class _Driver:
                 )
                 for part in range(parts)
             ]
-            receipts = self._segment(segment, tasks)
+            receipts = self._segment(segment, tasks, f"{phase}-*")
             consumed = digest_of([consumed, [[t.name, _digests(receipts[t.name])] for t in tasks]])
         self._segment(
             segment,
@@ -165,12 +165,23 @@ class _Driver:
                 for unit in self.plan.units
                 if unit.name in inputs
             ],
+            f"{COLLATE}-*",
         )
 
     # Doing it
 
-    def _segment(self, segment: Segment, tasks: list[Task]) -> dict[str, Receipt]:
-        """Makes sure that every task has a receipt; those of the whole segment so far."""
+    def _segment(
+        self, segment: Segment, tasks: list[Task], pattern: str = "*"
+    ) -> dict[str, Receipt]:
+        """Makes sure that every task has a receipt; those of the whole segment so far.
+
+        `pattern`: of the receipts that these tasks account for. Another one of it is a leftover, of
+        an attempt that had other inputs (a unit was quarantined then), and would be counted.
+        """
+        names = {f"{task.name}.json" for task in tasks}
+        for path in (self.plan.run / segment.directory / "receipts").glob(f"{pattern}.json"):
+            if path.name not in names:
+                path.unlink(missing_ok=True)
         receipts = self.receipts.setdefault(segment.index, {})
         todo: list[Task] = []
         for task in tasks:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from curation.document import SCHEMA_VERSION, Documents
+from curation.document import DOCUMENT_SCHEMA, SCHEMA_VERSION, Documents
 from curation.engine.chain import as_column
 from curation.engine.recipe import Recipe, RecipeError, StageSpec, load
 from curation.read import SUFFIXES
@@ -134,12 +134,13 @@ class Plan:
 
     def record(self) -> dict[str, Any]:
         """What `run.json` says."""
+        homes = {home(spec.stage) for spec in self.recipe.stages if spec.is_users}
         return {
             "schema": RUN_SCHEMA,
             "name": self.recipe.settings.name,
             "seed": self.recipe.settings.seed,
             "recipe": self.recipe.resolved(),
-            "import_path": [path for path in sys.path if path and _is_users(path)],
+            "import_path": sorted(homes),
             "inputs": [asdict(unit.input) for unit in self.units],
             "signals": dict(self.types),
             "segments": [
@@ -161,11 +162,10 @@ class Plan:
         return self.run / "run.json"
 
 
-def _is_users(path: str) -> bool:
-    return path not in _START_PATH and not path.startswith(sys.prefix)
-
-
-_START_PATH = tuple(p for p in sys.path if p)
+def home(stage: Stage) -> str:
+    """The directory from which a user's stage was imported."""
+    depth = type(stage).__module__.count(".")
+    return str(Path(inspect.getfile(type(stage))).resolve().parents[depth])
 
 
 def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
@@ -272,7 +272,7 @@ def stage_key(spec: StageSpec) -> tuple[str, str]:
         depends = dict(stage.depends())
     except (OSError, ValueError, LookupError, ImportError) as error:
         raise RecipeError(f"stage {spec.name}: {error}") from None
-    if not type(stage).__module__.startswith("curation."):
+    if spec.is_users:
         depends["source"] = _source_digest(type(stage))
     identity = [spec.type, stage.version, scores, depends]
     return digest_of(identity), digest_of([decisions, [asdict(rule) for rule in rules]])
@@ -311,27 +311,37 @@ def probe(recipe: Recipe) -> dict[str, str]:
     types: dict[str, str] = {}
     for spec in recipe.stages:
         try:
-            if isinstance(spec.stage, Filter):
-                signals = spec.stage.score(docs)
-                for rule in spec.stage.rules:
-                    if rule.signal not in signals:
-                        raise RecipeError(f"rule {rule.name}: no signal is called {rule.signal!r}")
-                    if rule.parameter and rule.parameter not in type(spec.stage).model_fields:
-                        raise RecipeError(f"rule {rule.name}: no parameter {rule.parameter!r}")
-            elif isinstance(spec.stage, Editor):
-                signals = spec.stage.edit(docs).signals
-            else:
-                continue
-            for name, values in signals.items():
-                column = as_column(values)
-                if len(column) != 1:
-                    raise RecipeError(f"signal {name!r}: {len(column)} values for one document")
-                types[f"{spec.name}.{name}"] = str(column.type)
+            types.update({f"{spec.name}.{k}": v for k, v in _probe_stage(spec.stage, docs).items()})
         except RecipeError as error:
             raise RecipeError(f"stage {spec.name}: {error}") from None
         except Exception as error:
             raise RecipeError(f"stage {spec.name}: {type(error).__name__}: {error}") from None
     return types
+
+
+def _probe_stage(stage: Stage, docs: Documents) -> dict[str, str]:
+    """Types of the signals of one stage. Raises RecipeError, or whatever the stage raises."""
+    if isinstance(stage, Filter):
+        signals, adds = stage.score(docs), stage.adds
+    elif isinstance(stage, Editor):
+        signals, adds = stage.edit(docs).signals, {}
+    else:
+        return {}
+    columns = {name: as_column(values) for name, values in signals.items()}
+    for name, column in columns.items():
+        if len(column) != 1:
+            raise RecipeError(f"signal {name!r}: {len(column)} values for one document")
+    for rule in stage.rules:
+        if rule.signal not in columns:
+            raise RecipeError(f"rule {rule.name}: no signal is called {rule.signal!r}")
+        if rule.parameter and rule.parameter not in type(stage).model_fields:
+            raise RecipeError(f"rule {rule.name}: no parameter {rule.parameter!r}")
+        rule.violated(columns[rule.signal], getattr(stage, rule.parameter) if rule.parameter else 0)
+    for target, signal in adds.items():
+        if target not in DOCUMENT_SCHEMA.names:
+            raise RecipeError(f"adds: no document column is called {target!r}")
+        columns[signal].cast(DOCUMENT_SCHEMA.field(target).type)
+    return {name: str(column.type) for name, column in columns.items()}
 
 
 def freeze(plan: Plan) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -127,6 +128,11 @@ class StageSpec:
     name: str
     type: str
     stage: Stage
+
+    @property
+    def is_users(self) -> bool:
+        """Whether the stage comes from a file of the user's: it is named `module:Class`."""
+        return ":" in self.type
 
     def parameters(self) -> dict[str, Any]:
         return self.stage.model_dump(mode="json")
@@ -293,8 +299,8 @@ def _class(index: int, kind: str) -> type[Stage]:
             )
         return STAGES[kind]
     module, _, name = kind.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # the working directory, as for any script
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as for any script
     try:
         found = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:

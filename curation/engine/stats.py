@@ -39,6 +39,7 @@ def collect(plan: Plan) -> dict[str, Any]:
     records = documents = 0
     skipped: Counter[str] = Counter()
     notes: Counter[str] = Counter()
+    problems: Counter[str] = Counter()
     status: Counter[str] = Counter()
     first, last = plan.segments[0], plan.segments[-1]
     for receipt in receipts(plan, first):
@@ -50,6 +51,7 @@ def collect(plan: Plan) -> dict[str, Any]:
         documents += part["documents"]
         skipped.update(part["skipped"])
         notes.update(part["notes"])
+        problems.update(part["problem_counts"])
     stages = []
     for segment in plan.maps:
         for account in accounts(plan, segment):
@@ -74,6 +76,7 @@ def collect(plan: Plan) -> dict[str, Any]:
             "documents": documents,
             "skipped": dict(sorted(skipped.items())),
             "notes": dict(sorted(notes.items())),
+            "problems": dict(sorted(problems.items())),
         },
         "stages": stages,
         "output": output.plain(),
@@ -131,21 +134,30 @@ def timings(plan: Plan) -> dict[str, Any]:
     return {"schema": 1, "segments": segments}
 
 
+def problems(plan: Plan) -> dict[str, list[str]]:
+    """What was wrong with inputs: path -> `reason at offset`, also where all could be read."""
+    found = {}
+    for unit in plan.units:
+        receipt = Receipt.load(plan.receipt_path(plan.segments[0], unit.name))
+        if receipt is not None and receipt.status != "quarantined":
+            listed = receipt.counts["reader"]["problems"]
+            if listed:
+                found[unit.input.path] = [f"{p['reason']} at offset {p['offset']}" for p in listed]
+    return found
+
+
 def unfinished(plan: Plan) -> dict[str, str]:
     """Inputs whose unit is incomplete, quarantined or not done, with the reason."""
     found = {}
-    segment = plan.segments[0]
+    places = problems(plan)
     for unit in plan.units:
-        receipt = Receipt.load(plan.receipt_path(segment, unit.name))
+        receipt = Receipt.load(plan.receipt_path(plan.segments[0], unit.name))
+        path = unit.input.path
         if receipt is None:
-            found[unit.input.path] = "not done"
+            found[path] = "not done"
         elif receipt.status == "quarantined":
-            found[unit.input.path] = f"quarantined: {receipt.counts['error']}"
+            found[path] = f"quarantined: {receipt.counts['error']}"
         elif receipt.status == "incomplete":
-            problems = receipt.counts["reader"]["problems"]
-            shown = problems[0] if problems else {"reason": "unreadable", "offset": 0}
-            more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
-            found[unit.input.path] = (
-                f"incomplete: {shown['reason']} at offset {shown['offset']}{more}"
-            )
+            first, *more = places[path]
+            found[path] = f"incomplete: {first}" + (f" and {len(more)} more" if more else "")
     return found

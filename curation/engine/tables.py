@@ -112,6 +112,7 @@ class TableWriter:
         return Output(str(path), self._file.size, self.rows, self._file.digest)
 
     def discard(self) -> None:
+        self._writer.is_open = False  # else it would write its footer when it is collected
         self._file.discard()
 
 

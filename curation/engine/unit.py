@@ -176,6 +176,7 @@ def reader_record(tally: Tally) -> dict[str, Any]:
         "problems": [
             {"reason": p.reason, "offset": p.offset, "detail": p.detail} for p in tally.problems
         ],
+        "problem_counts": dict(sorted(tally.problem_counts.items())),
         "bytes": tally.bytes,
         "digest": tally.digest,
     }
