@@ -5,7 +5,9 @@ What may live here: what `from curation import run` gives a user. The command li
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +17,7 @@ from curation.engine.driver import drive
 from curation.engine.executors import make
 from curation.engine.plan import Plan, build, open_plan
 from curation.engine.progress import Progress
-from curation.engine.recipe import load
+from curation.engine.recipe import RecipeError, load
 from curation.engine.stats import unfinished
 from curation.inspect.droptable import render
 
@@ -45,20 +47,25 @@ class Result:
 def plan(
     recipe: str | Path | Mapping[str, Any],
     *,
-    inputs: Sequence[str] = (),
+    inputs: str | Path | Sequence[str | Path] = (),
     output: str | Path | None = None,
     settings: Iterable[str] = (),
     limit: int | None = None,
 ) -> Plan:
     """The plan of a recipe; runs nothing. Raises RecipeError."""
-    resolved = load(recipe, [str(path) for path in inputs], settings)
-    return build(resolved, None if output is None else Path(output), limit)
+    if isinstance(inputs, (str, Path)):
+        inputs = [str(inputs)]
+    if limit is not None and limit < 1:
+        raise RecipeError("limit: at least 1 is wanted")
+    with contextlib.redirect_stdout(sys.stderr):  # what a user's module prints is no result
+        resolved = load(recipe, [str(path) for path in inputs], settings)
+        return build(resolved, None if output is None else Path(output), limit)
 
 
 def run(
     recipe: str | Path | Mapping[str, Any],
     *,
-    inputs: Sequence[str] = (),
+    inputs: str | Path | Sequence[str | Path] = (),
     output: str | Path | None = None,
     base: str | Path | None = None,
     settings: Iterable[str] = (),
@@ -75,13 +82,18 @@ def run(
     machine; `limit` takes the first files of the listing only. Raises RecipeError before any work
     begins, RunFailed after.
     """
+    if executor not in ("inline", "ray"):
+        raise RecipeError(f"executor: {executor!r} is neither 'inline' nor 'ray'")
+    if workers is not None and workers < 1:
+        raise RecipeError("workers: at least 1 is wanted")
     work = plan(recipe, inputs=inputs, output=output, settings=settings, limit=limit)
     workers = workers or os.cpu_count() or 1
     if executor == "inline":
         workers = min(workers, len(work.units))
     engine = make(executor, workers, address)
     try:
-        stats = drive(work, engine, Progress(quiet), base)
+        with contextlib.redirect_stdout(sys.stderr):
+            stats = drive(work, engine, Progress(quiet), base)
     finally:
         engine.close()
     return Result(work.run, stats, unfinished(open_plan(work.run)))

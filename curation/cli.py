@@ -22,8 +22,18 @@ DONE, FAILED, USAGE, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 75
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started us
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (for the whole process)
+    try:
+        signal.signal(signal.SIGTERM, _interrupt)
+        return _main(arguments)
+    except KeyboardInterrupt:
+        return _say(INTERRUPTED, "interrupted; the same command goes on from here")
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
     from curation.engine.driver import RunFailed
     from curation.engine.recipe import RecipeError
 
@@ -35,8 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(USAGE, str(error))
     except RunFailed as error:
         return _say(FAILED, str(error))
-    except KeyboardInterrupt:
-        return _say(INTERRUPTED, "interrupted; the same command goes on from here")
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return DONE
@@ -170,7 +178,7 @@ def _sample() -> str:
     from curation.sample import write_sample
 
     path = Path("runs/sample-crawl.warc.gz")
-    fresh = path.with_suffix(".new")
+    fresh = path.with_name(f".sample-crawl.{os.getpid()}.tmp")
     path.parent.mkdir(exist_ok=True)
     write_sample(fresh)
     if path.exists() and path.read_bytes() == fresh.read_bytes():

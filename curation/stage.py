@@ -7,7 +7,7 @@ evaluates rules, counts, samples and stores.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -54,7 +54,7 @@ class Rule:
             inside = np.asarray(pa.compute.is_in(values, value_set=allowed))
             np.logical_and(valid, ~inside, out=violated)
             return violated
-        numbers = values.to_numpy(zero_copy_only=False)[valid]
+        numbers = values.drop_null().to_numpy(zero_copy_only=False)  # integers stay integers
         if self.below is not None:
             violated[valid] = numbers < threshold
         elif self.above is not None:
@@ -69,13 +69,16 @@ class Stage(BaseModel):
 
     `version` is bumped when the output changes for the same parameters and input. `group` names the
     filters whose cheap signals are computed together, for every document that reaches the group;
-    a stage without a group scores only the documents still alive.
+    a stage without a group scores only the documents still alive. `types` gives the Arrow type of
+    a signal (such as `double`) where that of one document does not tell: the engine otherwise finds
+    types by scoring one small English document.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     version: ClassVar[int]
     group: ClassVar[str | None] = None
+    types: ClassVar[Mapping[str, str]] = {}
 
     def depends(self) -> dict[str, str]:
         """What else decides the output: versions of native libraries, digests of models, lists."""
@@ -133,11 +136,29 @@ class Editor(Stage):
 class Sources(Protocol):
     """What a global step may read: the run files of all units, and its own earlier phases."""
 
-    def units(self, name: str) -> Sequence[np.ndarray]:
-        """The sorted run file `name` of every unit, memory-mapped, in order of the unit ordinal."""
+    def units(self, name: str) -> Iterator[np.ndarray]:
+        """The sorted run file `name` of every unit, memory-mapped, in order of the unit ordinal.
 
-    def phase(self, phase: str, name: str) -> Sequence[np.ndarray]:
+        One at a time: there may be more units than a process may have open files.
+        """
+
+    def earlier(self, unit: int) -> Verdicts:
+        """What the global steps just before this one decided about a unit, with no other stage
+        between: the rows that they removed take no part, the survivors stand for others already.
+        """
+
+    def phase(self, phase: str, name: str) -> Iterator[np.ndarray]:
         """The array `name` that each task of an earlier phase returned, in order of the task."""
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Decisions about the rows of one unit: removed rows (ascending), and `duplicate_count` of
+    survivors by row. All int64."""
+
+    removed: np.ndarray
+    counted_rows: np.ndarray
+    counts: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -146,7 +167,7 @@ class Removals:
 
     `rows` (int64, ascending), `reasons` (one per row), `survivors` (ids, one per row: the kept
     document that each is a duplicate of); `counted_rows` and `counts` (int64): how many documents
-    each survivor stands for, itself included, where that is more than one.
+    each survivor stands for, itself included and through chains, where that is more than one.
     """
 
     rows: np.ndarray

@@ -68,6 +68,15 @@ def list_inputs(patterns: Sequence[str], suffixes: Sequence[str]) -> list[InputF
     return sorted(found.values())
 
 
+def same_input(file: InputFile) -> bool:
+    """Whether an input is still what was listed: its size and version. False where it is gone."""
+    try:
+        [now] = list_inputs([file.path], ())
+    except InputError:
+        return False
+    return (now.size, now.version) == (file.size, file.version)
+
+
 def open_input(path: str) -> BinaryIO:
     """The bytes of an input from first to last, streamed: no local copy, no seeking.
 
@@ -180,22 +189,40 @@ def _list_local(path: str, suffixes: tuple[str, ...]) -> list[InputFile]:
         raise InputError(f"no such file: {path}")
     names: list[str] = []
     for match in glob.glob(path, recursive=True):
-        names += _walk(match, suffixes) if os.path.isdir(match) else [match]
+        if os.path.isdir(match):
+            names += _walk(match, suffixes)
+        elif not _is_special(match):
+            names.append(match)
     if not names:
         raise InputError(f"nothing matches {path}")
     return [_local_file(name) for name in names]
 
 
 def _walk(root: str, suffixes: tuple[str, ...]) -> Iterator[str]:
-    for folder, folders, names in os.walk(root):
+    def unreadable(error: OSError) -> None:
+        raise InputError(f"cannot list {error.filename}: {error.strerror}")
+
+    for folder, folders, names in os.walk(root, onerror=unreadable):
+        if "run.json" in names and "segments" in folders:  # a run of ours, in its own input
+            folders.clear()
+            continue
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
-            if name.endswith(suffixes) and not name.startswith("."):
-                yield os.path.join(folder, name)
+            path = os.path.join(folder, name)
+            if name.endswith(suffixes) and not name.startswith(".") and not _is_special(path):
+                yield path
+
+
+def _is_special(path: str) -> bool:
+    """Whether this is a pipe, a socket or a device: reading it may never end."""
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 def _local_file(path: str) -> InputFile:
-    status = Path(path).stat()
+    try:
+        status = Path(path).stat()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
     return InputFile(os.path.normpath(path), status.st_size, str(status.st_mtime_ns))
 
 

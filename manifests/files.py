@@ -72,8 +72,12 @@ class AtomicFile(RawIOBase):
         os.replace(self._temporary, self.path)
 
     def discard(self) -> None:
-        self._file.close()
-        self._temporary.unlink(missing_ok=True)
+        try:
+            self._file.close()
+        except OSError:
+            pass  # what it still held does not fit the disk; it is not wanted any more
+        finally:
+            self._temporary.unlink(missing_ok=True)
 
     def __enter__(self) -> AtomicFile:
         return self

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
+import http.server
 import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +63,13 @@ WRONG: list[tuple[list[str], str]] = [
     (["whatif", "runs/latest", "--set", "gopher_quality.min_words"], "VALUE is wanted"),
     (["whatif", "runs/latest", "--set", "extract.engine=x"], "not a threshold"),
     (["whatif", "runs/latest", "--set", "gopher_quality.min_words=-1"], "min_words"),
+    (["whatif", "runs/latest", "--set", "gopher_quality.min_words={"], "min_words:1: "),
+    (["plan", RECIPE, "--input", "sample", "--set", "name=2024-99-99"], "month must be in 1..12"),
+    (
+        ["plan", RECIPE, "--input", "sample", "--set", "stages=5", "--set", "a.b=1"],
+        "a list is wanted",
+    ),
+    (["plan", RECIPE, "--input", "dangling/x.warc"], "x.warc"),
 ]
 
 
@@ -69,6 +79,9 @@ WRONG: list[tuple[list[str], str]] = [
 def test_wrong_usage_is_one_line_and_exit_2(home: Path, arguments: list[str], message: str) -> None:
     (home / "empty").mkdir(exist_ok=True)
     (home / "taken").mkdir(exist_ok=True)
+    (home / "dangling").mkdir(exist_ok=True)
+    if not (home / "dangling" / "x.warc").is_symlink():
+        (home / "dangling" / "x.warc").symlink_to("nowhere")
     (home / "taken" / "file").write_text("mine")
     done = curation(*arguments, cwd=home)
     assert done.returncode == 2
@@ -303,3 +316,105 @@ def test_the_shell_can_close_the_pipe(home: Path) -> None:
         check=False,
     )
     assert done.stderr == ""
+
+
+def test_an_archive_over_http_gives_the_documents_of_the_local_one(
+    home: Path, tmp_path: Path
+) -> None:
+    handler = functools.partial(QuietHandler, directory=str(home / "runs"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/sample-crawl.warc.gz"
+        done = curation("run", RECIPE, "--input", url, "--output", "r", "--quiet", cwd=tmp_path)
+        missing = curation("run", RECIPE, "--input", f"{url}x", "--quiet", cwd=tmp_path)
+        server.shutdown()
+    assert done.returncode == 0, done.stderr
+    near = pq.read_table(home / "runs/latest/documents").drop_columns(["warc_file"])
+    far = pq.read_table(tmp_path / "r/documents")
+    assert set(far["warc_file"].to_pylist()) == {url}
+    assert far.drop_columns(["warc_file"]).equals(near)
+    assert missing.returncode == 2 and len(missing.stderr.splitlines()) == 1
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    """Serves a folder and says nothing."""
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+def test_closed_streams_are_no_fault(home: Path) -> None:
+    for closing in ("1>&-", "2>&-", "1>&- 2>&-"):
+        command = f"{sys.executable} -m curation stats runs/latest {closing}"
+        done = subprocess.run(["bash", "-c", command], cwd=home, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b""), closing
+
+
+def test_what_no_document_passes_can_still_be_looked_at(home: Path, tmp_path: Path) -> None:
+    flags = ["--set", "gopher_quality.min_words=100000"]
+    archive = home / "runs/sample-crawl.warc.gz"
+    done = curation("run", RECIPE, "--input", archive, *flags, "--output", "r", cwd=tmp_path)
+    assert done.returncode == 0 and "output" in done.stdout
+    for verb in (["stats"], ["verify"], ["inspect"], ["stats", "--by", "domain"]):
+        assert curation(verb[0], "r", *verb[1:], cwd=tmp_path).returncode == 0
+    found = as_json("whatif", "r", "--set", "gopher_quality.min_words=50", cwd=tmp_path)
+    assert found["after"]["unknown"]["documents"] > 200
+    (tmp_path / "none.warc").write_bytes(b"")
+    assert (
+        curation("run", RECIPE, "--input", "none.warc", "--output", "n", cwd=tmp_path).returncode
+        == 0
+    )
+    nothing = as_json("whatif", "n", "--set", "language.min_score=0.1", cwd=tmp_path)
+    assert nothing["after"]["kept"] == {"documents": 0, "words": 0}
+
+
+def test_damaged_run_records_are_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    for content in ("[]", "null", "5", '"x"', "{}", "{", '{"schema": 99}'):
+        (tmp_path / "r" / "run.json").write_text(content)
+        done = curation("stats", "r", cwd=tmp_path)
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, content
+
+
+def test_parquet_with_columns_of_other_types_is_read(tmp_path: Path) -> None:
+    import datetime
+    import decimal
+
+    text = "A line of text that says a thing and is to be kept.\n" * 20
+    rows = [
+        {
+            "text": text,
+            "warc_offset": "12",
+            "metadata": {
+                "when": datetime.datetime(2026, 1, 2),
+                "price": decimal.Decimal("1.5"),
+                "raw": b"\xff\x00",
+            },
+        }
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"text": [1]}), tmp_path / "b.parquet")
+    recipe = {"kind": "documents", "name": "p", "input": {"kind": "parquet"}, "stages": []}
+    (tmp_path / "r.yaml").write_text(json.dumps(recipe))
+    done = curation(
+        "run", "r.yaml", "--input", "a.parquet", "b.parquet", "--output", "r", cwd=tmp_path
+    )
+    assert done.returncode == 3
+    assert "b.parquet: incomplete: unreadable" in done.stderr
+    assert "is int64, not string" in done.stderr
+    [row] = pq.read_table(tmp_path / "r/documents").to_pylist()
+    assert row["warc_offset"] == 12
+    assert json.loads(row["metadata"])["price"] == "1.5"
+
+
+def test_the_python_interface_refuses_what_the_command_refuses(tmp_path: Path) -> None:
+    from curation import run
+    from curation.engine.recipe import RecipeError
+
+    source = tmp_path / "a.jsonl"
+    source.write_text('{"text": "a"}\n')
+    recipe = {"kind": "documents", "name": "p", "input": {"kind": "jsonl"}, "stages": []}
+    assert run(recipe, inputs=str(source), output=tmp_path / "r").complete
+    for wrong in ({"limit": 0}, {"workers": -1}, {"executor": "foo"}):
+        with pytest.raises(RecipeError):
+            run(recipe, inputs=[source], output=tmp_path / "x", **wrong)  # type: ignore[arg-type]

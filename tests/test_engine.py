@@ -16,9 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from curation import run
-from curation.engine.driver import RunFailed
-from curation.engine.plan import open_plan
-from curation.engine.recipe import RecipeError
+from curation.engine.driver import RunFailed, drive
+from curation.engine.executors import InProcess
+from curation.engine.plan import Plan, Task, build, open_plan
+from curation.engine.progress import Progress
+from curation.engine.recipe import RecipeError, load
+from curation.engine.unit import run_task
 from curation.inspect import verify
 from manifests.records import Receipt
 
@@ -359,35 +362,114 @@ def test_a_directory_that_is_no_run_is_left_alone(inputs: Path, tmp_path: Path) 
 
 
 def test_a_unit_that_fails_twice_is_quarantined_and_comes_back(
-    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    inputs: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until then the run is partial and true; afterwards it is as if nothing had been."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "moody.py").write_text(
-        "import os\n"
-        "from curation import Filter, Rule\n"
-        "class Moody(Filter):\n"
-        "    version = 1\n"
-        "    rules = ()\n"
-        "    def score(self, docs):\n"
-        "        bad = os.environ.get('MOOD') and 'Page 20 ' in docs.text.to_pylist()[0]\n"
-        "        return {'n': [1] * (len(docs) + bool(bad))}\n"
-    )
-    stages = ({"moody:Moody": {}}, *STAGES)
-    files = {"inputs": [str(inputs)], "workers": 1}
-    whole = run(recipe(*stages), output=tmp_path / "whole", **files)
-    monkeypatch.setenv("MOOD", "bad")
-    partial = run(recipe(*stages), output=tmp_path / "r", **files)
+    from curation.engine import executors
+
+    def moody(plan: Plan, task: Task) -> Receipt:
+        if task.name.startswith("part2"):
+            raise RuntimeError("a bad day")
+        return run_task(plan, task)
+
+    files: dict[str, Any] = {"inputs": [str(inputs)], "workers": 1, "output": tmp_path / "r"}
+    with monkeypatch.context() as patched:
+        patched.setattr(executors, "run_task", moody)
+        partial = run(recipe(*STAGES), **files)
     [(path, problem)] = partial.unfinished.items()
-    assert path.endswith("part2.jsonl") and problem.startswith("quarantined: StageFault: Moody: ")
+    assert path.endswith("part2.jsonl") and problem == "quarantined: RuntimeError: a bad day"
     assert partial.stats["units"]["quarantined"] == 1 and not partial.stats["complete"]
     assert partial.stats["reader"]["documents"] == 4 * 22
     assert verify.check(open_plan(partial.path), replay=2)["holds"]
-    monkeypatch.delenv("MOOD")
-    again = run(recipe(*stages), output=tmp_path / "r", **files)
+    again = run(recipe(*STAGES), **files)
     assert again.complete
-    assert contents(again.path) == contents(whole.path)
+    assert contents(again.path) == contents(finished)
     assert verify.check(open_plan(again.path))["holds"]
+
+
+def test_a_damaged_file_of_the_run_is_made_again(
+    inputs: Path, finished: Path, tmp_path: Path
+) -> None:
+    """A flipped byte in what a later task reads is found by its digest, named and repaired."""
+    patterns = ("0-*/text/part1*", "0-*/work/part1*url*", "1-*/removals/*")
+    for number, pattern in enumerate(patterns):
+        path = tmp_path / str(number)
+        shutil.copytree(finished, path)
+        segments = path / "segments"
+        damaged = sorted(segments.glob(pattern))[0]
+        data = bytearray(damaged.read_bytes())
+        data[-1] ^= 1
+        damaged.write_bytes(data)
+        for gone in ("1-*/receipts/url*", "2-*/receipts/*"):
+            for receipt in segments.glob(gone):
+                receipt.unlink()
+        run(recipe(*STAGES), inputs=[str(inputs)], output=path, workers=1)
+        assert contents(path) == contents(finished), pattern
+
+
+def test_an_input_that_changes_is_not_passed_off_as_whole(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "x.jsonl"
+    before = source.write_text((inputs / "part0.jsonl").read_text())
+    plan = build(load(recipe(*STAGES), [str(source)]), tmp_path / "r")
+    with source.open("a") as file:
+        file.write(json.dumps({"text": page(77)}) + "\n")
+    engine = InProcess()
+    stats = drive(plan, engine, Progress(quiet=True))
+    assert before and not stats["complete"] and stats["reader"]["problems"] == {"changed": 1}
+    assert stats["output"]["documents"] == 0
+
+
+def test_neighbouring_global_steps_work_one_after_the_other(tmp_path: Path) -> None:
+    """What the first removed removes nothing in the second; counts go through chains."""
+    texts = [page(1), page(2), page(2), page(3)]
+    urls = ["https://x.example/a", "https://x.example/a", "https://x.example/b", None]
+    rows = [
+        {"text": text, "id": str(number), "url": url}
+        for number, (text, url) in enumerate(zip(texts, urls, strict=True))
+    ]
+    source = tmp_path / "x.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows * 2))
+    steps = ({"exact_dedup": {"by": ["url"]}}, {"exact_dedup": {"by": ["text"], "as": "again"}})
+    files: dict[str, Any] = {"inputs": [str(source)], "workers": 1}
+    first = {"gopher_quality": {}}
+    between = {"gopher_quality": {"as": "between"}}
+    adjacent = run(recipe(first, *steps), output=tmp_path / "adjacent", **files)
+    apart = run(recipe(first, steps[0], between, steps[1]), output=tmp_path / "apart", **files)
+    one = run(recipe(first, {"exact_dedup": {}}), output=tmp_path / "one", **files)
+    expected = pq.read_table(one.documents).to_pylist()
+    assert sum(row["duplicate_count"] for row in expected) == 8
+    for result in (adjacent, apart):
+        assert pq.read_table(result.documents).to_pylist() == expected
+        assert verify.check(open_plan(result.path), replay=3)["holds"]
+
+
+def test_more_units_than_open_files(tmp_path: Path) -> None:
+    import resource
+
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for number in range(150):
+        write_jsonl(folder / f"{number}.jsonl", [page(number % 60)])
+    old = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (120, old[1]))
+    try:
+        result = run(recipe(*STAGES), inputs=[str(folder)], output=tmp_path / "r", workers=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, old)
+    assert result.complete
+    assert sum(pq.read_table(result.documents)["duplicate_count"].to_pylist()) == 150
+
+
+def test_the_output_may_lie_in_the_input_folder(inputs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    shutil.copytree(inputs, folder)
+    (folder / ".hidden.jsonl").write_text("x")
+    os.mkfifo(folder / "pipe.jsonl")
+    for _ in range(2):
+        result = run(recipe(*STAGES), inputs=[str(folder)], output=folder / "out", workers=1)
+        assert result.stats["units"]["all"] == 5
 
 
 def test_an_output_that_cannot_be_written_stops_the_run(
@@ -438,3 +520,6 @@ def test_the_failure_ceiling_stops_the_run(tmp_path: Path, monkeypatch: pytest.M
     assert stage["failures"] == {"ValueError": 50}
     assert stage["failed"]["documents"] == 50 and stage["kept"]["documents"] == 950
     assert pq.read_table(result.documents).num_rows == 950
+    # Found receipts count as new ones do.
+    with pytest.raises(RunFailed, match="above failure_ceiling"):
+        run(recipe(*stages), inputs=[str(source)], output=tmp_path / "a", workers=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from curation.dedup.exact import ExactDedup, canonical_url, normalised_text
 from curation.document import Documents
+from curation.stage import Verdicts
 
 Doc = tuple[str, str | None, str]  # id, url, text
 
@@ -24,6 +25,7 @@ def batch(docs: Sequence[Doc]) -> Documents:
             "id": pa.array([d[0] for d in docs], pa.string()),
             "url": pa.array([d[1] for d in docs], pa.string()),
             "text": pa.array([d[2] for d in docs], pa.large_string()),
+            "duplicate_count": pa.array([1] * len(docs), pa.int64()),
         }
     )
 
@@ -35,11 +37,15 @@ class Memory:
         self.runs = [step.runs(step.prepare(batch(unit))) for unit in units]
         self.done: dict[str, list[dict[str, np.ndarray]]] = {}
 
-    def units(self, name: str) -> list[np.ndarray]:
-        return [run[name] for run in self.runs]
+    def units(self, name: str) -> Iterator[np.ndarray]:
+        return iter([run[name] for run in self.runs])
 
-    def phase(self, phase: str, name: str) -> list[np.ndarray]:
-        return [arrays[name] for arrays in self.done[phase]]
+    def earlier(self, unit: int) -> Verdicts:
+        none = np.empty(0, dtype=np.int64)
+        return Verdicts(none, none, none)
+
+    def phase(self, phase: str, name: str) -> Iterator[np.ndarray]:
+        return iter([arrays[name] for arrays in self.done[phase]])
 
 
 def removals(
@@ -157,10 +163,17 @@ def test_addresses_of_one_page_are_one(one: str, other: str) -> None:
         ("https://example.org:8080/", "https://example.org/"),
         ("https://a.example.org/", "https://b.example.org/"),
         ("https://example.org/?a=", "https://example.org/"),
+        ("https://example.org/?name=%D6%D0", "https://example.org/?name=%B9%FA"),
+        ("https://example.org/?a=1&a=2", "https://example.org/?a=2&a=1"),
     ],
 )
 def test_addresses_of_different_pages_stay_different(one: str, other: str) -> None:
     assert canonical_url(one) != canonical_url(other)
+
+
+@pytest.mark.parametrize("url", ["", None, "http://", "::::", "mailto:x@example.org", "http://[x"])
+def test_what_is_no_address_of_a_page_equals_nothing(url: str | None) -> None:
+    assert canonical_url(url) is None
 
 
 @given(st.text())

@@ -273,3 +273,12 @@ def test_pieces_of_text_that_are_too_large_are_passed_over(tmp_path):
     assert [d.content for d in documents] == [b"a", b"b"]
     assert tally.skipped == {"too_large": 1}
     assert run(path, "text", max_body=50)[1].skipped == {"too_large": 1}
+
+
+def test_raw_surrogates_and_bytes_that_are_no_utf8_are_replaced(tmp_path):
+    lines = [b'{"text": "a\xed\xa0\x80b"}', b'{"text": "c\xffd"}', b'{"text": "e"}']
+    documents, tally = jsonl(tmp_path, *lines)
+    assert [set(d.text) - set("abcde") for d in documents] == [{"\ufffd"}, {"\ufffd"}, set()]
+    assert tally.notes == {"invalid_utf8": 2}
+    for document in documents:
+        document.text.encode()

@@ -58,7 +58,8 @@ def test_what_cannot_be_read_is_named_and_the_books_balance(
     unfinished = {Path(path).name: problem for path, problem in finished.unfinished.items()}
     # ARC is another format, the rest is no archive at all.
     no_archives = {n for n in unfinished if ".arc" in n or n in ("abcd.gz", "hi.gz", "hi-2.gz")}
-    assert {unfinished[name] for name in no_archives} == {"incomplete: not_warc at offset 0"}
+    for name in no_archives:
+        assert unfinished[name].startswith("incomplete: not_warc at offset 0"), name
     assert set(unfinished) - no_archives == {"double-single-inflate-error.gz"}
     assert unfinished["double-single-inflate-error.gz"] == "incomplete: bad_member at offset 0"
     assert verify.check(open_plan(finished.path), replay=5)["holds"]
@@ -77,5 +78,5 @@ def test_the_command_ends_with_3_and_says_which(shared_data: Path, tmp_path: Pat
     assert "1 of 1 inputs incomplete" in done.stdout
     [line] = done.stderr.splitlines()
     assert "cut.warc.gz: incomplete: truncated at offset " in line
-    offset = int(line.rpartition(" ")[2])
+    offset = int(line.partition(" at offset ")[2].split()[0])
     assert whole[offset : offset + 2] == b"\x1f\x8b", "the offset is that of a record"

@@ -119,6 +119,11 @@ def test_settings_reach_fields_and_stages() -> None:
         ("gopher.min_words=1", r"no such field or stage; did you mean 'gopher_quality'\?"),
         ("gopher_quality.min_word=1", r"min_word: unknown key; did you mean 'min_words'\?"),
         ("seed.x=1", "seed is not a mapping"),
+        ("name=2024-99-99", "name: month must be in"),
+        ("name=&a [*a]", "name: Circular reference"),
+        ("name={", "name:1: "),
+        ("failure_ceiling=.inf", "failure_ceiling: "),
+        ("gopher_quality.max_hash_ratio=.inf", "max_hash_ratio: "),
     ],
 )
 def test_a_wrong_setting_is_named(setting: str, message: str) -> None:

@@ -108,8 +108,15 @@ def test_an_editor_is_booked_by_what_it_removed(tmp_path: Path) -> None:
         (SHOUTING.replace("len(t) for", "0 for"), "ZeroDivisionError"),
         (SHOUTING.replace("    version = 1\n", ""), "has no `version`"),
         ("def", "SyntaxError"),
+        ("raise SystemExit(0)", "SystemExit"),
+        (SHOUTING.replace("texts = ", "raise SystemExit(0) or "), "SystemExit"),
+        (re.sub(r"    rules = .*", "", SHOUTING), "has no `rules`"),
+        (SHOUTING.replace("sum(", "None and sum("), "is null for one document"),
+        (SHOUTING.replace("sum(", "[1] or sum("), "is list<"),
+        (SHOUTING.replace("),)", "), Rule('shouting', signal='upper'))"), "two are called"),
+        (SHOUTING + "    def depends(self): return 1 / 0\n", "depends: ZeroDivisionError"),
+        (SHOUTING.replace("for t in texts]", "for t in texts] * 2"), "2 values for one document"),
     ],
-    ids=["signal", "parameter", "raises", "version", "syntax"],
 )
 def test_a_broken_filter_is_said_before_any_work(tmp_path: Path, code: str, message: str) -> None:
     (tmp_path / "mine.py").write_text(code)
@@ -130,3 +137,74 @@ def test_the_filter_in_the_readme_is_this_one_and_works() -> None:
     assert SHOUTING.strip() in [block.strip() for block in blocks]
     five_lines = next(block for block in blocks if "from curation import run" in block)
     assert len(five_lines.strip().splitlines()) <= 5
+
+
+def test_a_document_that_cannot_be_scored_is_failed_wherever_it_stands(tmp_path: Path) -> None:
+    """Also as the only one of its batch: 257 documents, the last of them bad."""
+    (tmp_path / "mine.py").write_text(SHOUTING.replace("/ len(t)", "/ (len(t) - 3)"))
+    for bad in (0, 255, 256):
+        texts = [f"text {i}" if i != bad else "bad" for i in range(257)]
+        stats = run_recipe(tmp_path, [{"mine:Shouting": {}}], texts, f"r{bad}")
+        assert stats["stages"][0]["failures"] == {"ZeroDivisionError": 1}
+        assert stats["output"]["documents"] == 256
+
+
+def test_a_signal_of_another_type_later_is_one_clear_error(tmp_path: Path) -> None:
+    """The type of the first document holds; where it does not tell, the filter says it."""
+    turning = SHOUTING.replace("sum(", "0 if 'quick' in t else sum(")
+    (tmp_path / "mine.py").write_text(turning)
+    (tmp_path / "x.jsonl").write_text(json.dumps({"text": "Half capitalS here"}) + "\n")
+    recipe = {"kind": "documents", "name": "mine", "stages": [{"mine:Shouting": {}}],
+              "input": {"kind": "jsonl", "paths": ["x.jsonl"]}}  # fmt: skip
+    (tmp_path / "r.yaml").write_text(json.dumps(recipe))
+
+    def ends(output: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "curation", "run", "r.yaml", "--quiet", "--output", output]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    done = ends("a")
+    assert done.returncode == 1
+    assert "was int64 for one document and is double now; name its type in `types`" in done.stderr
+    (tmp_path / "mine.py").write_text(
+        turning.replace("    version = 1\n", "    version = 1\n    types = {'upper': 'double'}\n")
+    )
+    assert ends("b").returncode == 0
+
+
+def test_integers_are_compared_exactly_also_beside_nulls() -> None:
+    import pyarrow as pa
+
+    from curation import Rule
+
+    rule = Rule("big", signal="n", above="most")
+    values = pa.array([2**53 + 1, None, 2**53])
+    assert rule.violated(values, 2**53).tolist() == [True, False, False]
+
+
+def test_a_run_can_be_looked_at_after_its_filter_has_changed(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SHOUTING)
+    before = run_recipe(tmp_path, [{"mine:Shouting": {}}], ["A QUIET PLACE", "b"], "r")
+    (tmp_path / "mine.py").write_text(SHOUTING + "# a remark\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    command = [sys.executable, "-m", "curation", "stats", "../r", "--json"]
+    done = subprocess.run(command, cwd=elsewhere, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert found["stages"] == before["stages"] and found["output"] == before["output"]
+
+
+def test_an_editor_may_give_plain_strings(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import pyarrow as pa\n"
+        "from curation import Edited, Editor\n"
+        "class Upper(Editor):\n"
+        "    version = 1\n"
+        "    def edit(self, docs):\n"
+        "        texts = docs.text.to_pylist()\n"
+        "        assert 'bad' not in texts\n"
+        "        print('noise')\n"
+        "        return Edited(pa.array([t.upper() for t in texts]))\n"
+    )
+    stats = run_recipe(tmp_path, [{"mine:Upper": {}}], ["a", "bad", "b"], "r")
+    assert stats["stages"][0]["failures"] == {"AssertionError": 1}
+    assert pq.read_table(tmp_path / "r" / "documents")["text"].to_pylist() == ["A", "B"]

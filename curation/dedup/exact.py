@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import numpy as np
 from pydantic import Field
@@ -20,25 +20,29 @@ from pydantic import Field
 from curation.document import Documents
 from curation.stage import GlobalStep, Removals, Sources
 
-#: What `prepare` notes of a document: 56 bytes. A zero digest means "nothing to compare".
-RECORD = np.dtype([("id", "<u8", 2), ("row", "<i8"), ("url", "<u8", 2), ("text", "<u8", 2)])
-#: A line of a run file: 40 bytes, sorted by (digest, id, row).
-LINE = np.dtype([("digest", "<u8", 2), ("id", "<u8", 2), ("row", "<i8")])
+#: What `prepare` notes of a document: 64 bytes. A zero digest means "nothing to compare", `weight`
+#: is the number of documents that it stands for already.
+RECORD = np.dtype(
+    [("id", "<u8", 2), ("row", "<i8"), ("weight", "<i8"), ("url", "<u8", 2), ("text", "<u8", 2)]
+)
+#: A line of a run file: 48 bytes, sorted by (digest, id, row).
+LINE = np.dtype([("digest", "<u8", 2), ("id", "<u8", 2), ("row", "<i8"), ("weight", "<i8")])
 #: What a phase says of a document: who removed it, or how many it stands for.
 VERDICT = np.dtype(
     [("unit", "<i8"), ("row", "<i8"), ("by_unit", "<i8"), ("by_row", "<i8"), ("by_id", "<u8", 2)]
 )
 COUNT = np.dtype([("unit", "<i8"), ("row", "<i8"), ("count", "<i8")])
 
-_TRACKING = re.compile(r"utm_|(fbclid|gclid|dclid|msclkid|yclid|mc_cid|mc_eid|igshid|_ga)$")
+_TRACKING = re.compile(r"utm_|(fbclid|gclid|dclid|msclkid|yclid|mc_cid|mc_eid|igshid|_ga)(=|$)")
 
 
 def canonical_url(url: str | None) -> str | None:
     """The address without what does not change the page; None where there is none.
 
     Lower-case host without `www.`, no scheme, no default port, no fragment, no tracking parameters
-    (utm_*, fbclid, gclid and the like), query sorted by name, no trailing slash. Path and query
-    keep their case.
+    (utm_*, fbclid, gclid and the like), parameters sorted by name (those of one name keep their
+    order), no trailing slash. Path and query keep their case and their escapes: a query may be in
+    any encoding. What has no host is no address of a page.
     """
     if not url:
         return None
@@ -46,14 +50,14 @@ def canonical_url(url: str | None) -> str | None:
         parts = urlsplit(url.strip())
         host, port = (parts.hostname or "").rstrip("."), parts.port
     except ValueError:
-        return url.strip()
-    if not host:
-        return url.strip()
+        return None
     host = host.removeprefix("www.")
+    if not host:
+        return None
     if port is not None and port != {"http": 80, "https": 443}.get(parts.scheme.lower()):
         host = f"{host}:{port}"
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
-    query = urlencode(sorted((k, v) for k, v in pairs if not _TRACKING.match(k.lower())))
+    pairs = [pair for pair in parts.query.split("&") if not _TRACKING.match(pair.lower())]
+    query = "&".join(sorted(filter(None, pairs), key=lambda pair: pair.partition("=")[0]))
     return host + parts.path.rstrip("/") + ("?" + query if query else "")
 
 
@@ -89,6 +93,7 @@ class ExactDedup(GlobalStep):
     def prepare(self, docs: Documents) -> np.ndarray:
         records = np.zeros(len(docs), RECORD)
         records["row"] = docs["row"].to_numpy(zero_copy_only=False)
+        records["weight"] = docs["duplicate_count"].to_numpy(zero_copy_only=False)
         ids = bytes.fromhex("".join(docs["id"].to_pylist()))
         records["id"] = np.frombuffer(ids, ">u8").reshape(-1, 2)
         if "url" in self.by:
@@ -104,7 +109,9 @@ class ExactDedup(GlobalStep):
         for name in self.by:
             some = records[records[name].any(axis=1)]
             lines = np.empty(len(some), LINE)
-            lines["digest"], lines["id"], lines["row"] = some[name], some["id"], some["row"]
+            lines["digest"] = some[name]
+            for field in ("id", "row", "weight"):
+                lines[field] = some[field]
             runs[name] = lines[_order(lines)]
         return runs
 
@@ -114,13 +121,13 @@ class ExactDedup(GlobalStep):
     def exchange(
         self, phase: str, part: int, parts: int, sources: Sources
     ) -> dict[str, np.ndarray]:
-        lines, units = _slice(sources.units(phase), part, parts)
-        weight = np.ones(len(lines), dtype=np.int64)
+        lines, units = _slice(sources, phase, part, parts)
+        weight = lines["weight"].copy()
         for earlier in self.by[: self.by.index(phase)]:  # those removed before take no part
-            gone = np.concatenate(sources.phase(earlier, "removed"))
+            gone = _all(sources.phase(earlier, "removed"), VERDICT)
             stay = ~_find(gone, units, lines["row"])[0]
             lines, units, weight = lines[stay], units[stay], weight[stay]
-            counted = np.concatenate(sources.phase(earlier, "counts"))
+            counted = _all(sources.phase(earlier, "counts"), COUNT)
             found, at = _find(counted, units, lines["row"])
             weight[found] = counted["count"][at[found]]
         order = np.lexsort((lines["row"], units, *_keys(lines)))
@@ -140,7 +147,7 @@ class ExactDedup(GlobalStep):
         totals = np.add.reduceat(weight, np.flatnonzero(first))
         counts = np.empty(len(totals), COUNT)
         counts["unit"], counts["row"], counts["count"] = units[first], lines["row"][first], totals
-        counts = counts[totals > 1]
+        counts = counts[totals > weight[first]]  # those that now stand for more
         return {
             "removed": removed[np.lexsort((removed["row"], removed["unit"]))],
             "counts": counts[np.lexsort((counts["row"], counts["unit"]))],
@@ -194,18 +201,29 @@ def _order(lines: np.ndarray) -> np.ndarray:
     return np.lexsort((lines["row"], *_keys(lines)))
 
 
-def _slice(runs: Sequence[np.ndarray], part: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
+def _slice(sources: Sources, phase: str, part: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
     """The lines of all units whose digest falls in a part of the range, and their unit ordinals."""
     low, high = (part << 64) // parts, ((part + 1) << 64) // parts
     pieces, units = [np.empty(0, LINE)], [np.empty(0, dtype=np.int64)]
-    for unit, run in enumerate(runs):
+    for unit, run in enumerate(sources.units(phase)):
         first = run["digest"][:, 0]
         start = int(np.searchsorted(first, np.uint64(low)))
         stop = len(run) if high >> 64 else int(np.searchsorted(first, np.uint64(high)))
         if stop > start:
-            pieces.append(np.asarray(run[start:stop]))
-            units.append(np.full(stop - start, unit, dtype=np.int64))
+            lines = np.array(run[start:stop])
+            earlier = sources.earlier(unit)
+            lines = lines[~np.isin(lines["row"], earlier.removed)]
+            _, mine, theirs = np.intersect1d(
+                lines["row"], earlier.counted_rows, assume_unique=True, return_indices=True
+            )
+            lines["weight"][mine] = earlier.counts[theirs]
+            pieces.append(lines)
+            units.append(np.full(len(lines), unit, dtype=np.int64))
     return np.concatenate(pieces), np.concatenate(units)
+
+
+def _all(arrays: Iterable[np.ndarray], kind: np.dtype) -> np.ndarray:
+    return np.concatenate([np.empty(0, kind), *arrays])
 
 
 def _of_unit(array: np.ndarray, unit: int) -> np.ndarray:

@@ -75,6 +75,9 @@ class State:
             self.signals[f"{stage}.{name}"] = values.take(indices)
 
 
+#: What a stage may raise for a document: a user's `sys.exit` must not end the run either.
+RAISED = (Exception, SystemExit)
+
 KEPT, DROPPED, FAILED = 0, 1, 2
 DECISIONS = ("kept", "dropped", "failed")
 
@@ -101,7 +104,6 @@ class Chain:
         self._known = known or {}
         self.samples = Samples(seed)
         self.fates: list[dict[str, Any]] = []  # environmental failures, for the receipt
-        self.failed_documents = 0
 
     def stages(self, states: Iterable[State]) -> Iterator[State]:
         """The filters and editors of the segment, over states that have entered."""
@@ -154,7 +156,7 @@ class Chain:
         at = np.searchsorted(removals.counted_rows, rows)
         inside = at < len(removals.counted_rows)
         found = np.flatnonzero(inside)[removals.counted_rows[at[inside]] == rows[inside]]
-        counts[found] += removals.counts[at[found]] - 1
+        counts[found] = removals.counts[at[found]]
         state.docs = state.docs.replace(duplicate_count=pa.array(counts))
         for reason in sorted({r for r in reasons if r is not None}):
             mask = reasons == reason
@@ -185,7 +187,6 @@ class Chain:
             indices = np.flatnonzero(mask)
             self.samples.offer("failed", spec.name, error, state.docs, indices, state.words)
         mask = np.array([error is not None for error in classes], dtype=bool)
-        self.failed_documents += int(mask.sum())
         state.leave(mask, self._ordinal[spec.name], FAILED, classes)
 
     # Editors
@@ -220,16 +221,18 @@ class Chain:
                 return
             account.cpu += time.process_time() - start
             state = waiting.popleft()
-            if len(edited.text) != len(state.docs):
-                raise StageFault(f"{spec.name}: {len(edited.text)} texts for {len(state.docs)}")
-            self._apply_edit(spec, account, state, edited.text, edited.signals, edited.failures)
+            text = as_column(edited.text).cast(pa.large_string())
+            wrong = [i for i in edited.failures if not 0 <= i < len(text)]
+            if len(text) != len(state.docs) or wrong:
+                raise StageFault(f"{spec.name}: {len(text)} texts for {len(state.docs)} documents")
+            self._apply_edit(spec, account, state, text, edited.signals, edited.failures)
             yield state
 
     def _edit_safely(self, editor: Editor, docs: Documents) -> Edited:
         """The edit of a batch; documents that cannot be edited are found one by one."""
         try:
             return editor.edit(docs)
-        except Exception:
+        except RAISED:
             if not len(docs):
                 raise
         texts: list[pa.Array] = []
@@ -238,12 +241,12 @@ class Chain:
         for index in range(len(docs)):
             try:
                 edited = editor.edit(docs.take(np.arange(len(docs)) == index))
-            except Exception as error:
+            except RAISED as error:
                 failures[index] = type(error).__name__
                 texts.append(pa.nulls(1, pa.large_string()))
                 signals.append({})
                 continue
-            texts.append(edited.text)
+            texts.append(as_column(edited.text).cast(pa.large_string()))
             signals.append(edited.signals)
             if edited.failures:
                 failures[index] = edited.failures[0]
@@ -414,9 +417,9 @@ class Chain:
             return self._columns(spec, stage.score(docs), len(docs)), {}
         except StageFault:
             raise
-        except Exception:
+        except RAISED as error:
             if len(docs) == 1:
-                raise
+                return self._columns(spec, {}, 1), {0: type(error).__name__}
         parts: list[dict[str, pa.Array]] = []
         failures: dict[int, str] = {}
         for index in range(len(docs)):
@@ -426,7 +429,7 @@ class Chain:
                 parts.append(self._columns(spec, stage.score(docs.take(mask)), 1))
             except StageFault:
                 raise
-            except Exception as error:
+            except RAISED as error:
                 failures[index] = type(error).__name__
                 parts.append(self._columns(spec, {}, 1))
         names = parts[0]
@@ -445,7 +448,14 @@ class Chain:
             if name not in signals:
                 columns[name] = pa.nulls(size, kind)
                 continue
-            columns[name] = as_column(signals[name]).cast(kind)
+            column = as_column(signals[name])
+            try:
+                columns[name] = column.cast(kind)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                raise StageFault(
+                    f"{spec.name}: signal {name!r} was {kind} for one document and is "
+                    f"{column.type} now; name its type in `types`"
+                ) from None
             if len(columns[name]) != size:
                 raise StageFault(
                     f"{spec.name}: {len(columns[name])} values of {name!r} for {size} documents"

@@ -26,6 +26,7 @@ from manifests.records import Output, Receipt, canonical, digest_of
 EXCHANGE_BYTES = 256 << 20  # of run files per exchange task
 CEILING_DOCUMENTS = 1_000  # the failure ceiling is looked at from here on
 CEILING_UNITS = 50
+REPAIRS = 10  # damaged files that are made again in one go
 ATTEMPTS = 2  # a task that fails twice is quarantined
 
 
@@ -57,12 +58,20 @@ def _base(plan: Plan, base: str | Path | None) -> dict[str, tuple[Receipt, Path]
     return found
 
 
+class _Damaged(Exception):
+    """A file of the run turned out to be damaged; `path` as its receipt has it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
 class _Driver:
     def __init__(
         self,
         plan: Plan,
         executor: Executor,
-        reusable: Mapping[str, tuple[Receipt, Path]],
+        reusable: dict[str, tuple[Receipt, Path]],
         progress: Progress,
     ) -> None:
         self.plan, self.executor, self.progress = plan, executor, progress
@@ -70,7 +79,35 @@ class _Driver:
         self.receipts: dict[int, dict[str, Receipt]] = {}  # segment -> task -> receipt
 
     def drive(self) -> dict[str, Any]:
-        """All segments in order, then the reports."""
+        """All segments in order, then the reports. Damaged files are made again."""
+        for _ in range(REPAIRS):
+            try:
+                self._segments()
+                break
+            except _Damaged as damage:
+                self._forget(damage)
+        else:
+            raise RunFailed("files of the run are damaged again and again")
+        self._check_between()
+        stats = collect(self.plan)
+        write_bytes(self.plan.run / "stats.json", canonical(stats) + b"\n")
+        write_bytes(self.plan.run / "timings.json", canonical(timings(self.plan)) + b"\n")
+        self._tidy()
+        return stats
+
+    def _forget(self, damage: _Damaged) -> None:
+        """Removes the receipt of a damaged file, and with it the file counts as not made."""
+        self.progress.say(f"{damage.path}: damaged, it is made again")
+        for segment in self.plan.segments:
+            for path in (self.plan.run / segment.directory / "receipts").glob("*.json"):
+                receipt = Receipt.load(path)
+                named = receipt is None or damage.path in {o.path for o in receipt.outputs.values()}
+                if named or str(path.relative_to(self.plan.run)) == damage.path:
+                    path.unlink(missing_ok=True)
+                    self.reusable.pop(receipt.key if receipt else "", None)
+        self.receipts.clear()
+
+    def _segments(self) -> None:
         for segment in self.plan.segments:
             if segment.kind == "exchange":
                 self._exchange(segment)
@@ -78,12 +115,6 @@ class _Driver:
                 self._segment(segment, self._reading(segment))
             else:
                 self._segment(segment, self._following(segment))
-        self._check_between()
-        stats = collect(self.plan)
-        write_bytes(self.plan.run / "stats.json", canonical(stats) + b"\n")
-        write_bytes(self.plan.run / "timings.json", canonical(timings(self.plan)) + b"\n")
-        self._tidy()
-        return stats
 
     # What there is to do
 
@@ -129,9 +160,18 @@ class _Driver:
             if (receipt := before.get(name)) and receipt.status != "quarantined"
         }
         prefix = segment.step.name + "."
+        steps = self.plan.before(segment).prepares
+        earlier = [
+            self.receipts[self.plan.exchange_of(other).index]
+            for other in steps[: steps.index(segment.step)]
+        ]
         consumed = digest_of(
             [
-                [name, {k: o.digest for k, o in outputs.items() if k.startswith(prefix)}]
+                [
+                    name,
+                    {k: o.digest for k, o in outputs.items() if k.startswith(prefix)},
+                    [done[f"{COLLATE}-{name}"].outputs["removals"].digest for done in earlier],
+                ]
                 for name, outputs in inputs.items()
             ]
         )
@@ -190,6 +230,7 @@ class _Driver:
                 todo.append(task)
             else:
                 receipts[task.name] = receipt
+        self._ceiling(segment, receipts)
         self.progress.begin(segment.name, tasks, [t for t in tasks if t.name in receipts], receipts)
         todo.sort(key=lambda task: (-task.weight, task.name))  # the largest first
         attempts: dict[str, int] = {}
@@ -197,6 +238,8 @@ class _Driver:
             again: list[Task] = []
             for task, outcome in self.executor.run(self.plan.run, todo):
                 if isinstance(outcome, TaskFailed):
+                    if outcome.damaged:
+                        raise _Damaged(outcome.damaged)
                     if outcome.hopeless:
                         raise RunFailed(f"{segment.name}/{task.name}: {outcome}")
                     attempts[task.name] = attempts.get(task.name, 0) + 1

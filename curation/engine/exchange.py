@@ -7,7 +7,7 @@ business of the step.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from curation.engine.plan import Plan, Segment, Task, Unit
 from curation.engine.tables import write_table
-from curation.stage import GlobalStep, Removals
-from manifests.files import AtomicFile
+from curation.stage import GlobalStep, Removals, Verdicts
+from manifests.files import AtomicFile, file_digest
 from manifests.records import Output, Receipt
 
 COLLATE = "collate"
@@ -54,16 +54,42 @@ def load_array(path: Path) -> np.ndarray:
     return array
 
 
-class RunSources:
-    """What a global step reads, by name: run files of the units, arrays of earlier phases."""
+class DamagedFile(RuntimeError):
+    """A file of the run whose bytes are not those of its receipt."""
 
-    def __init__(self, plan: Plan, segment: Segment) -> None:
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: its bytes are not those of the receipt")
+        self.path = path
+
+    def __reduce__(self) -> tuple[type[DamagedFile], tuple[str]]:
+        return DamagedFile, (self.path,)
+
+
+def whole(plan: Plan, output: Output) -> Path:
+    """Where an output lies, after its bytes were held against the receipt. Raises DamagedFile."""
+    path = output.locate(plan.run)
+    if not path.exists() or file_digest(path) != (output.digest, output.bytes):
+        raise DamagedFile(output.path)
+    return path
+
+
+class RunSources:
+    """What a global step reads, by name: run files of the units, arrays of earlier phases.
+
+    `check`: whether the run files are held against their receipts (by one task of each phase).
+    """
+
+    def __init__(self, plan: Plan, segment: Segment, check: bool = False) -> None:
         assert segment.step is not None
         self._plan, self._segment, self._step = plan, segment, segment.step
         self._source = plan.before(segment)
+        self._check = check
+        steps = self._source.prepares
+        self._earlier = [plan.exchange_of(step) for step in steps[: steps.index(segment.step)]]
 
-    def units(self, name: str) -> Sequence[np.ndarray]:
-        return [self._unit(unit, name) for unit in self._plan.units]
+    def units(self, name: str) -> Iterator[np.ndarray]:
+        for unit in self._plan.units:
+            yield self._unit(unit, name)
 
     def _unit(self, unit: Unit, name: str) -> np.ndarray:
         receipt = Receipt.load(self._plan.receipt_path(self._source, unit.name))
@@ -71,17 +97,38 @@ class RunSources:
         assert isinstance(step, GlobalStep)
         if receipt is None or receipt.status == "quarantined":
             return step.runs(step.no_records())[name]
-        return load_array(receipt.outputs[f"{self._step.name}.{name}"].locate(self._plan.run))
+        output = receipt.outputs[f"{self._step.name}.{name}"]
+        return load_array(
+            whole(self._plan, output) if self._check else output.locate(self._plan.run)
+        )
 
-    def phase(self, phase: str, name: str) -> Sequence[np.ndarray]:
+    def earlier(self, unit: int) -> Verdicts:
+        removed, rows, counts = [_NONE], [_NONE], [_NONE]
+        for segment in self._earlier:
+            found = load_removals(self._plan, segment, self._plan.units[unit])
+            removed.append(found.rows)
+            rows.append(found.counted_rows)
+            counts.append(found.counts)
+        # A later step's count includes an earlier one's: the last word on each row.
+        last = dict(
+            zip(np.concatenate(rows).tolist(), np.concatenate(counts).tolist(), strict=True)
+        )
+        return Verdicts(
+            np.unique(np.concatenate(removed)),
+            np.array(list(last), dtype=np.int64),
+            np.array(list(last.values()), dtype=np.int64),
+        )
+
+    def phase(self, phase: str, name: str) -> Iterator[np.ndarray]:
         directory = self._plan.run / self._segment.directory / "receipts"
-        arrays = []
         for path in sorted(directory.glob(f"{phase}-*.json")):
             receipt = Receipt.load(path)
             if receipt is None:
-                raise FileNotFoundError(f"{path}: damaged receipt")
-            arrays.append(load_array(receipt.outputs[name].locate(self._plan.run)))
-        return arrays
+                raise DamagedFile(str(path.relative_to(self._plan.run)))
+            yield load_array(receipt.outputs[name].locate(self._plan.run))
+
+
+_NONE = np.empty(0, dtype=np.int64)
 
 
 def run_exchange(
@@ -91,7 +138,7 @@ def run_exchange(
     assert segment.step is not None
     step = segment.step.stage
     assert isinstance(step, GlobalStep)
-    sources = RunSources(plan, segment)
+    sources = RunSources(plan, segment, check=task.phase != COLLATE and task.part == 0)
     root = plan.run / segment.directory
     if task.phase != COLLATE:
         arrays = step.exchange(task.phase, task.part, task.parts, sources)
@@ -127,8 +174,8 @@ def load_removals(plan: Plan, segment: Segment, unit: Unit) -> Removals:
     """The removals of one unit by one global step."""
     receipt = Receipt.load(plan.receipt_path(segment, collate_name(unit)))
     if receipt is None:
-        raise FileNotFoundError(f"no removals of {unit.name} in {segment.directory}")
-    table = pq.read_table(receipt.outputs["removals"].locate(plan.run))
+        raise DamagedFile(f"{segment.directory}/receipts/{collate_name(unit)}.json")
+    table = pq.read_table(whole(plan, receipt.outputs["removals"]))
     gone = table.filter(table["reason"].is_valid())
     counted = table.filter(table["reason"].is_null())
     return Removals(

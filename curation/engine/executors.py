@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from curation.engine.chain import StageFault
+from curation.engine.exchange import DamagedFile
 from curation.engine.plan import Task, open_plan
 from curation.engine.unit import run_task
 from manifests.records import Receipt
@@ -27,18 +29,31 @@ from manifests.records import Receipt
 class TaskFailed(RuntimeError):
     """A task raised, or its worker died. The message says which error, in one line.
 
-    `hopeless`: no task can succeed (a full disk, an output that cannot be written), so that trying
-    again or going on with other tasks is no use.
+    `hopeless`: no task can succeed (a full disk, an output that cannot be written, a stage that
+    breaks its contract), so that trying again or going on with other tasks is no use. `damaged`:
+    the file of the run that could not be read, as its receipt names it.
     """
 
-    def __init__(self, message: str, hopeless: bool = False) -> None:
+    def __init__(self, message: str, hopeless: bool = False, damaged: str = "") -> None:
         super().__init__(message)
         self.hopeless = hopeless
+        self.damaged = damaged
+
+    @staticmethod
+    def of(error: BaseException) -> TaskFailed:
+        """What an error of a task means for the run."""
+        lines = str(error).strip().splitlines()
+        message = f"{type(error).__name__}: {lines[-1] if lines else ''}"[:500]
+        full = isinstance(error, OSError) and error.errno in _HOPELESS
+        damaged = error.path if isinstance(error, DamagedFile) else ""
+        return TaskFailed(message, full or isinstance(error, StageFault), damaged)
+
+    def plain(self) -> dict[str, Any]:
+        return {"message": str(self), "hopeless": self.hopeless, "damaged": self.damaged}
 
 
 #: What makes an output hopeless. Inputs that cannot be read are the reader's business.
 _HOPELESS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
-
 
 Finished = tuple[Task, Receipt | TaskFailed]
 
@@ -60,17 +75,6 @@ def execute(run: str, task: dict[str, Any]) -> str:
     return str(plan.receipt_path(plan.segments[work.segment], work.name))
 
 
-def describe(error: BaseException) -> str:
-    """An error in one line."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[-1] if lines else ''}"[:500]
-
-
-def hopeless(error: BaseException) -> bool:
-    """Whether an error of a task will be the error of every task."""
-    return isinstance(error, OSError) and error.errno in _HOPELESS
-
-
 def _receipt(path: str) -> Receipt | TaskFailed:
     receipt = Receipt.load(Path(path))
     return receipt if receipt is not None else TaskFailed(f"receipt {path} cannot be read back")
@@ -86,8 +90,8 @@ class InProcess:
         for task in tasks:
             try:
                 yield task, run_task(plan, task)
-            except Exception as error:
-                yield task, TaskFailed(describe(error), hopeless(error))
+            except (Exception, SystemExit) as error:
+                yield task, TaskFailed.of(error)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -119,7 +123,7 @@ class _Worker:
         reply = json.loads(answer)
         if "receipt" in reply:
             return _receipt(reply["receipt"])
-        return TaskFailed(reply["error"], reply["hopeless"])
+        return TaskFailed(**reply["failed"])
 
     @property
     def alive(self) -> bool:
@@ -225,8 +229,7 @@ class RayTasks:
                 try:
                     yield task, _receipt(self._ray.get(reference))
                 except self._ray.exceptions.RayError as error:
-                    cause = getattr(error, "cause", None) or error
-                    yield task, TaskFailed(describe(cause), hopeless(cause))
+                    yield task, TaskFailed.of(getattr(error, "cause", None) or error)
                 for following in waiting:
                     running[self._remote.remote(str(run), following.plain())] = following
                     break

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from curation.document import DOCUMENT_SCHEMA, SCHEMA_VERSION, Documents
-from curation.engine.chain import as_column
+from curation.engine.chain import RAISED, as_column
 from curation.engine.recipe import Recipe, RecipeError, StageSpec, load
 from curation.read import SUFFIXES
 from curation.stage import Editor, Filter, GlobalStep, Stage
@@ -66,7 +66,7 @@ class Segment:
     removals: tuple[StageSpec, ...]
     prepares: tuple[StageSpec, ...]
     step: StageSpec | None
-    key: str
+    key: str = ""
 
     @property
     def directory(self) -> str:
@@ -180,9 +180,10 @@ def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
         listed = list_inputs(settings.input.paths, SUFFIXES[settings.input.kind])
     except InputError as error:
         raise RecipeError(str(error)) from None
-    files = sorted({replace(file, path=absolute(file.path)) for file in listed})
-    if limit is not None:
-        files = files[:limit]
+    files = sorted({replace(file, path=absolute(file.path)) for file in listed})[:limit]
+    for file in files:
+        if not file.path.isprintable() and not _is_utf8(file.path):
+            raise RecipeError(f"{file.path!r}: the name of this file is not UTF-8")
     units = tuple(Unit(i, unit_name(file.path), file) for i, file in enumerate(files))
     segments = cut(recipe)
     types = probe(recipe)
@@ -192,6 +193,14 @@ def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
         )
         run = Path("runs") / f"{settings.name}-{identity[:8]}"
     return Plan(Path(os.path.abspath(run)), recipe, units, segments, types)
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def absolute(path: str) -> str:
@@ -205,8 +214,12 @@ def unit_name(path: str) -> str:
     return f"{stem}-{digest(path.encode())[:10]}"
 
 
-def cut(recipe: Recipe) -> tuple[Segment, ...]:
-    """Cuts a recipe at its global steps. The last segment writes `documents/`."""
+def cut(recipe: Recipe, keys: Sequence[str] | None = None) -> tuple[Segment, ...]:
+    """Cuts a recipe at its global steps. The last segment writes `documents/`.
+
+    `keys` are those under which an existing run has its segments: it can be looked at also where a
+    model, a library or a user's file is another one by now.
+    """
     runs: list[tuple[list[StageSpec], list[StageSpec]]] = [([], [])]  # (stages, steps after them)
     for spec in recipe.stages:
         if isinstance(spec.stage, GlobalStep):
@@ -228,36 +241,29 @@ def cut(recipe: Recipe) -> tuple[Segment, ...]:
             kind = "read"
         name = kind if kind != "filter" else f"filter{position + 1}"
         segments.append(
-            _segment(recipe, len(segments), kind, name, tuple(stages), removals, tuple(steps), None)
+            Segment(len(segments), kind, name, tuple(stages), removals, tuple(steps), None)
         )
         for step in steps:
-            segments.append(
-                _segment(recipe, len(segments), "exchange", step.name, (), (), (), step)
-            )
+            segments.append(Segment(len(segments), "exchange", step.name, (), (), (), step))
         removals = tuple(steps)
-    return tuple(segments)
+    if keys is None:
+        return tuple(replace(s, key=segment_key(recipe, s)) for s in segments)
+    return tuple(replace(s, key=key) for s, key in zip(segments, keys, strict=True))
 
 
-def _segment(
-    recipe: Recipe,
-    index: int,
-    kind: Kind,
-    name: str,
-    stages: tuple[StageSpec, ...],
-    removals: tuple[StageSpec, ...],
-    prepares: tuple[StageSpec, ...],
-    step: StageSpec | None,
-) -> Segment:
+def segment_key(recipe: Recipe, segment: Segment) -> str:
+    """Digest of all that decides what the tasks of a segment write, but for what they read."""
     settings = recipe.settings
-    own: list[Any] = [kind, ENGINE_VERSION, SCHEMA_VERSION, version("pyarrow"), settings.seed]
-    if kind == "read":
-        own.append(settings.store)
-        own.append(recipe.resolved()["input"])
-    if kind == "documents":
+    own: list[Any] = [segment.kind, ENGINE_VERSION, SCHEMA_VERSION, version("pyarrow")]
+    own.append(settings.seed)
+    if segment.kind == "read":
+        own += [settings.store, recipe.resolved()["input"]]
+    if segment.kind == "documents":
         own.append(settings.output.model_dump(mode="json"))
-    for role in (stages, removals, prepares, (step,) if step else ()):
+    step = (segment.step,) if segment.step else ()
+    for role in (segment.stages, segment.removals, segment.prepares, step):
         own.append([[spec.name, *stage_key(spec)] for spec in role])
-    return Segment(index, kind, name, stages, removals, prepares, step, digest_of(own))
+    return digest_of(own)
 
 
 def stage_key(spec: StageSpec) -> tuple[str, str]:
@@ -269,9 +275,11 @@ def stage_key(spec: StageSpec) -> tuple[str, str]:
     scores = {k: v for k, v in parameters.items() if k not in thresholds}
     decisions = {k: v for k, v in parameters.items() if k in thresholds}
     try:
-        depends = dict(stage.depends())
-    except (OSError, ValueError, LookupError, ImportError) as error:
-        raise RecipeError(f"stage {spec.name}: {error}") from None
+        depends = {str(name): str(value) for name, value in stage.depends().items()}
+    except RAISED as error:
+        known = isinstance(error, (OSError, ValueError, LookupError)) and not spec.is_users
+        what = "" if known else f"depends: {type(error).__name__}: "
+        raise RecipeError(f"stage {spec.name}: {what}{error}") from None
     if spec.is_users:
         depends["source"] = _source_digest(type(stage))
     identity = [spec.type, stage.version, scores, depends]
@@ -314,7 +322,7 @@ def probe(recipe: Recipe) -> dict[str, str]:
             types.update({f"{spec.name}.{k}": v for k, v in _probe_stage(spec.stage, docs).items()})
         except RecipeError as error:
             raise RecipeError(f"stage {spec.name}: {error}") from None
-        except Exception as error:
+        except RAISED as error:
             raise RecipeError(f"stage {spec.name}: {type(error).__name__}: {error}") from None
     return types
 
@@ -324,13 +332,31 @@ def _probe_stage(stage: Stage, docs: Documents) -> dict[str, str]:
     if isinstance(stage, Filter):
         signals, adds = stage.score(docs), stage.adds
     elif isinstance(stage, Editor):
-        signals, adds = stage.edit(docs).signals, {}
+        edited = stage.edit(docs)
+        signals, adds = edited.signals, {}
+        if len(as_column(edited.text).cast(pa.large_string())) != 1:
+            raise RecipeError(f"edit: {len(edited.text)} texts for one document")
     else:
         return {}
     columns = {name: as_column(values) for name, values in signals.items()}
     for name, column in columns.items():
         if len(column) != 1:
             raise RecipeError(f"signal {name!r}: {len(column)} values for one document")
+    types = {name: stage.types.get(name, str(column.type)) for name, column in columns.items()}
+    for name, alias in types.items():
+        try:
+            kind = pa.type_for_alias(alias)
+        except (ValueError, TypeError):
+            kind = None
+        if kind is None or pa.types.is_null(kind) or pa.types.is_decimal(kind):
+            raise RecipeError(
+                f"signal {name!r} is {alias} for one document: numbers, strings and booleans are "
+                "stored; name the type in `types` where one document cannot tell"
+            )
+        columns[name] = columns[name].cast(kind)
+    names = [rule.name for rule in stage.rules]
+    if len(set(names)) < len(names):
+        raise RecipeError(f"rules: two are called {max(names, key=names.count)!r}")
     for rule in stage.rules:
         if rule.signal not in columns:
             raise RecipeError(f"rule {rule.name}: no signal is called {rule.signal!r}")
@@ -338,10 +364,12 @@ def _probe_stage(stage: Stage, docs: Documents) -> dict[str, str]:
             raise RecipeError(f"rule {rule.name}: no parameter {rule.parameter!r}")
         rule.violated(columns[rule.signal], getattr(stage, rule.parameter) if rule.parameter else 0)
     for target, signal in adds.items():
-        if target not in DOCUMENT_SCHEMA.names:
-            raise RecipeError(f"adds: no document column is called {target!r}")
+        if target not in DOCUMENT_SCHEMA.names or target in ("id", "text", "duplicate_count"):
+            raise RecipeError(f"adds: {target!r} is no document column that a filter may fill")
+        if signal not in columns:
+            raise RecipeError(f"adds: no signal is called {signal!r}")
         columns[signal].cast(DOCUMENT_SCHEMA.field(target).type)
-    return {name: str(column.type) for name, column in columns.items()}
+    return types
 
 
 def freeze(plan: Plan) -> None:
@@ -355,13 +383,13 @@ def freeze(plan: Plan) -> None:
                 f"{plan.path}: damaged; remove it or choose another --output"
             ) from None
         difference = first_difference(found, record)
-        if difference:
+        if difference is not None:
             raise RecipeError(
                 f"{plan.run} holds another run: {difference}; choose another --output "
                 f"(and --base {plan.run} to reuse what it has)"
             )
         return
-    if plan.run.is_dir() and any(plan.run.iterdir()):
+    if plan.run.is_dir() and any(not p.name.startswith(".run.json.") for p in plan.run.iterdir()):
         raise RecipeError(f"{plan.run}: the output directory is not empty and holds no run")
     try:
         write_bytes(plan.path, canonical(record) + b"\n")
@@ -394,17 +422,20 @@ def first_difference(old: Any, new: Any, path: str = "") -> str | None:
 @lru_cache(maxsize=8)
 def _open(path: Path, stamp: int) -> Plan:
     record = json.loads(path.read_bytes())
+    if not isinstance(record, dict):
+        raise ValueError("not a record of a run")
     if record.get("schema") != RUN_SCHEMA:
         raise RecipeError(f"{path}: schema {record.get('schema')} is unknown to this version")
     for entry in record["import_path"]:
         if entry not in sys.path:
             sys.path.append(entry)
     recipe = load(record["recipe"])
+    keys = [segment["key"] for segment in record["segments"]]
     units = tuple(
         Unit(i, unit_name(entry["path"]), InputFile(**entry))
         for i, entry in enumerate(record["inputs"])
     )
-    return Plan(path.parent, recipe, units, cut(recipe), record["signals"])
+    return Plan(path.parent, recipe, units, cut(recipe, keys), record["signals"])
 
 
 def open_plan(run: str | Path) -> Plan:

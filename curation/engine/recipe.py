@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import re
 import sys
@@ -19,7 +20,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from curation.stage import GlobalStep, Stage
+from curation.stage import Editor, Filter, GlobalStep, Rule, Stage
 from curation.stages import STAGES
 
 
@@ -200,7 +201,7 @@ def _read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         # A JSON round trip copies it, and refuses what a recipe cannot say.
         try:
             copy = json.loads(json.dumps(source))
-        except TypeError as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise RecipeError(f"recipe: {error}") from None
         return dict(copy)
     path = Path(source)
@@ -210,12 +211,9 @@ def _read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise RecipeError(f"{path}: cannot read the recipe: {reason}") from None
     try:
-        raw = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f":{where.line + 1}" if where else ""
-        problem = getattr(error, "problem", None) or "not YAML"
-        raise RecipeError(f"{path}{line}: {problem}") from None
+        raw = parse_yaml(text)
+    except ValueError as error:
+        raise RecipeError(f"{path}{error}") from None
     if not isinstance(raw, dict):
         raise RecipeError(f"{path}: a recipe is a mapping with the keys kind, name, input, stages")
     sys_path = str(path.resolve().parent)
@@ -224,24 +222,42 @@ def _read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     return raw
 
 
+def parse_yaml(text: str) -> Any:
+    """The value of a YAML text. Raises ValueError with `:LINE: what is wrong` for any fault."""
+    try:
+        value = yaml.safe_load(text)
+        json.dumps(value, default=str)  # aliases may make it endless
+        return value
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f":{where.line + 1}" if where else ""
+        problem = getattr(error, "problem", None) or "not YAML"
+    except (ValueError, TypeError, RecursionError) as error:
+        line, problem = "", str(error)
+    raise ValueError(f"{line}: {' '.join(problem.split())[:200]}")
+
+
 def _set(raw: dict[str, Any], setting: str) -> None:
     key, separator, text = setting.partition("=")
     if not separator or not key:
         raise RecipeError(f"--set {setting}: key.key=value is wanted")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise RecipeError(f"--set {setting}: the value is not YAML") from None
+        value = parse_yaml(text)
+    except ValueError as error:
+        raise RecipeError(f"--set {key}{error}") from None
     head, *rest = key.split(".")
     target: Any = raw
+    stages = raw.get("stages") or []
+    if not isinstance(stages, list):
+        raise RecipeError("stages: a list is wanted")
     if head not in _Recipe.model_fields:
-        for entry in raw.get("stages") or []:
+        for entry in stages:
             kind, parameters = _entry(entry)
             if (parameters.get("as") or kind) == head and rest:
                 target, head, rest = _replace(raw, entry), rest[0], rest[1:]
                 break
         else:
-            names = [p.get("as") or k for k, p in map(_entry, raw.get("stages") or [])]
+            names = [p.get("as") or k for k, p in map(_entry, stages)]
             known = [*_Recipe.model_fields, *names]
             raise RecipeError(f"--set {key}: no such field or stage{nearest(head, known)}")
     for step in rest:
@@ -305,24 +321,32 @@ def _class(index: int, kind: str) -> type[Stage]:
         found = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise RecipeError(f"stages[{index}]: {kind}: {error}") from None
-    except Exception as error:  # the user's own module does not run
+    except (Exception, SystemExit) as error:  # the user's own module does not run
         raise RecipeError(f"stages[{index}]: {kind}: {type(error).__name__}: {error}") from None
     if not (isinstance(found, type) and issubclass(found, Stage)):
         raise RecipeError(f"stages[{index}]: {kind} is not a stage (a subclass of curation.Filter)")
     if not isinstance(getattr(found, "version", None), int):
         raise RecipeError(f"stages[{index}]: {kind} has no `version` (an integer)")
+    if issubclass(found, (Filter, Editor)):
+        rules = getattr(found, "rules", None)
+        if not isinstance(rules, tuple) or not all(isinstance(rule, Rule) for rule in rules):
+            raise RecipeError(f"stages[{index}]: {kind} has no `rules` (a tuple of Rule)")
     return found
 
 
 def _validate(model: type[BaseModel], raw: Mapping[str, Any], prefix: str) -> BaseModel:
     try:
         text = json.dumps(raw)
-    except TypeError as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise RecipeError(f"{prefix.rstrip('.') or 'recipe'}: {error}") from None
     try:
-        return model.model_validate_json(text)
+        found = model.model_validate_json(text)
     except ValidationError as error:
         raise RecipeError(_explain(model, error, prefix)) from None
+    for name, value in found.model_dump().items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise RecipeError(f"{prefix}{name}: a finite number is wanted (None switches off)")
+    return found
 
 
 def _explain(model: type[BaseModel], error: ValidationError, prefix: str) -> str:

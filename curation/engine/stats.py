@@ -142,7 +142,11 @@ def problems(plan: Plan) -> dict[str, list[str]]:
         if receipt is not None and receipt.status != "quarantined":
             listed = receipt.counts["reader"]["problems"]
             if listed:
-                found[unit.input.path] = [f"{p['reason']} at offset {p['offset']}" for p in listed]
+                found[unit.input.path] = [
+                    f"{p['reason']} at offset {p['offset']}"
+                    + (f" ({p['detail']})" if p["detail"] else "")
+                    for p in listed
+                ]
     return found
 
 

@@ -20,7 +20,13 @@ import pyarrow as pa
 
 from curation.document import DOCUMENT_SCHEMA, Documents, RawDocument
 from curation.engine.chain import DECISIONS, KEPT, Chain, Known, State
-from curation.engine.exchange import load_removals, run_exchange, save_array
+from curation.engine.exchange import (
+    DamagedFile,
+    load_removals,
+    run_exchange,
+    save_array,
+    whole,
+)
 from curation.engine.ledger import check_chain, check_reader
 from curation.engine.plan import Plan, Segment, Task
 from curation.engine.tables import (
@@ -32,6 +38,7 @@ from curation.engine.tables import (
 )
 from curation.read import Tally, read
 from curation.stage import GlobalStep, Removals
+from curation.storage import InputError, InputFile, same_input
 from manifests.records import Output, Receipt
 
 BATCH_DOCUMENTS = 256
@@ -108,7 +115,7 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
     try:
         if segment.kind == "read":
             unit = plan.units[task.units[0]]
-            reading = timed(batches(read_unit(plan, unit.input.path, tally)), seconds, "(read)")
+            reading = timed(batches(read_unit(plan, unit.input, tally)), seconds, "(read)")
             states = (chain.enter(docs, unit.salt) for docs in reading)
             for state in chain.finish(chain.stages(states)):
                 files.write(unit.ordinal, state)
@@ -132,7 +139,7 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
             "documents": documents,
             "stages": [account.plain() for account in chain.accounts],
             "output": files.kept,
-            "fates": chain.fates,
+            "fates": sorted(chain.fates, key=lambda fate: (fate["row"], fate["stage"])),
             "units": list(task.units),
         }
         if segment.kind == "read":
@@ -182,20 +189,30 @@ def reader_record(tally: Tally) -> dict[str, Any]:
     }
 
 
-def read_unit(plan: Plan, path: str, tally: Tally) -> Iterator[RawDocument]:
-    """The documents of an input, with what the recipe knows of all of them filled in."""
+def read_unit(plan: Plan, file: InputFile, tally: Tally) -> Iterator[RawDocument]:
+    """The documents of an input, with what the recipe knows of all of them filled in.
+
+    An input that cannot be read, or is not what was listed, makes the unit incomplete.
+    """
     settings = plan.recipe.settings.input
     options = settings.model_dump(exclude={"kind", "paths", "crawl", "license"})
     if settings.kind not in ("jsonl", "parquet"):  # for those the source is a part of the ids
         del options["source"]
     try:
-        for raw in read(settings.kind, path, tally, options):
+        if not same_input(file):
+            tally.problem("changed", 0, "since the run was planned")
+            return
+        for raw in read(settings.kind, file.path, tally, options):
             raw.source = raw.source or settings.source
             raw.crawl = raw.crawl or settings.crawl
             raw.license = raw.license or settings.license
             yield raw
+        if not same_input(file):
+            tally.problem("changed", 0, "while it was read")
     except OSError as error:
         tally.problem("unreadable", tally.bytes, error.strerror or str(error))
+    except InputError as error:
+        tally.problem("unreadable", 0, str(error))
 
 
 _PLAIN = ("id", "url", "date", "source", "crawl", "license", "language", "media_type", "charset")
@@ -237,15 +254,20 @@ def _columns(rows: list[int], raws: list[RawDocument]) -> Documents:
 def _metadata(raw: RawDocument) -> str | None:
     if raw.metadata is None:
         return None
-    return json.dumps(dict(raw.metadata), sort_keys=True, ensure_ascii=False)
+    try:
+        text = json.dumps(dict(raw.metadata), sort_keys=True, ensure_ascii=False, default=str)
+        text.encode()
+    except (TypeError, ValueError):  # keys that are no strings, surrogates
+        text = json.dumps({str(key): str(value) for key, value in raw.metadata.items()})
+    return text
 
 
 def stored(plan: Plan, segment: Segment, unit: str) -> Iterator[Documents]:
     """The kept documents of a unit as an earlier segment stored them, in order of row."""
     receipt = Receipt.load(plan.receipt_path(segment, unit))
     if receipt is None:
-        raise FileNotFoundError(f"no receipt of {unit} in {segment.directory}")
-    path = receipt.outputs["text"].locate(plan.run)
+        raise DamagedFile(f"{segment.directory}/receipts/{unit}.json")
+    path = whole(plan, receipt.outputs["text"])
     for table in read_batches(path, "text/1"):
         table = table.filter(table["kept"]).drop_columns(["kept"]).combine_chunks()
         for start in range(0, len(table), BATCH_DOCUMENTS):

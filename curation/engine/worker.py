@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 
-from curation.engine.executors import describe, execute, hopeless
+from curation.engine.executors import TaskFailed, execute
 
 
 def main() -> None:
@@ -34,10 +34,11 @@ def main() -> None:
     while True:
         ready.acquire()
         request = json.loads(requests.pop(0))
+        reply: dict[str, object]
         try:
-            reply: dict[str, object] = {"receipt": execute(request["run"], request["task"])}
-        except Exception as error:
-            reply = {"error": describe(error), "hopeless": hopeless(error)}
+            reply = {"receipt": execute(request["run"], request["task"])}
+        except (Exception, SystemExit) as error:
+            reply = {"failed": TaskFailed.of(error).plain()}
         answers.write(json.dumps(reply) + "\n")
 
 

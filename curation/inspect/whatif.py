@@ -12,11 +12,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import yaml
 
 from curation.engine.chain import group
 from curation.engine.plan import Plan, Segment
-from curation.engine.recipe import RecipeError, StageSpec, nearest, with_parameters
+from curation.engine.recipe import (
+    RecipeError,
+    StageSpec,
+    nearest,
+    parse_yaml,
+    with_parameters,
+)
+from curation.engine.tables import signals_schema
 from curation.inspect.signals import batches
 from curation.inspect.trace import text_of
 from curation.stage import Editor, Filter
@@ -41,7 +47,7 @@ def simulate(plan: Plan, settings: Sequence[str], samples: int = 3) -> dict[str,
     """
     changed = _changed(plan, settings)
     segments = plan.maps
-    tables = [pa.concat_tables(list(batches(plan, segment))) for segment in segments]
+    tables = [_signals(plan, segment) for segment in segments]
     first = tables[0]
     old = _old(tables, segments)
     new, rules = _new(tables, segments, changed, old)
@@ -74,6 +80,11 @@ def simulate(plan: Plan, settings: Sequence[str], samples: int = 3) -> dict[str,
     }
 
 
+def _signals(plan: Plan, segment: Segment) -> pa.Table:
+    empty = signals_schema(plan.signal_types(segment)).empty_table()
+    return pa.concat_tables([empty, *batches(plan, segment)])
+
+
 def _changed(plan: Plan, settings: Sequence[str]) -> dict[str, StageSpec]:
     """The stages with their new thresholds."""
     specs = {spec.name: spec for spec in plan.recipe.stages}
@@ -95,7 +106,11 @@ def _changed(plan: Plan, settings: Sequence[str]) -> dict[str, StageSpec]:
                     f"run the recipe with this setting and --base {plan.run}"
                 )
             raise RecipeError(f"--set {key}: unknown key{nearest(parameter, thresholds)}")
-        changed[name] = with_parameters(changed[name], {parameter: yaml.safe_load(text)})
+        try:
+            value = parse_yaml(text)
+        except ValueError as error:
+            raise RecipeError(f"--set {key}{error}") from None
+        changed[name] = with_parameters(changed[name], {parameter: value})
     return changed
 
 

@@ -5,6 +5,7 @@ What may live here: one JSON object per line, its fields, and strings that no en
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterator
@@ -52,7 +53,7 @@ def read_jsonl(
             continue
         row += 1
         try:
-            value = json.loads(line)
+            value = json.loads(_decoded(line, tally))
         except (ValueError, RecursionError) as error:
             tally.skip("bad_json")
             tally.problem("bad_json", offset, str(error)[:200], incomplete=False)
@@ -100,6 +101,17 @@ def _document(
         language=field("language"),
         metadata=metadata,
     )
+
+
+def _decoded(line: bytes, tally: Tally) -> str | bytes:
+    """The line as `json.loads` must have it: bytes would let lone surrogates through."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\x00" in line[:4]:
+            return line  # UTF-16 or UTF-32, which json tells apart
+        tally.notes["invalid_utf8"] += 1
+        return line.decode(errors="replace")
 
 
 def _clean(value: Any) -> Any:

@@ -61,6 +61,9 @@ def read_parquet(
     if not _is_text(schema.field(options.text).type):
         found = schema.field(options.text).type
         raise InputError(f"{path}: column {options.text} is {found}, not string")
+    doubled = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if doubled:
+        raise InputError(f"{path} has two columns called {doubled[0]}")
     wanted = {options.text, options.id, options.url, *_KEPT, *_PLACE}
     columns = [name for name in schema.names if name in wanted]
     row = 0
@@ -153,14 +156,23 @@ def _document(
         license=string("license"),
         language=string("language"),
         warc_file=string("warc_file"),
-        warc_offset=values.get("warc_offset"),
-        warc_length=values.get("warc_length"),
+        warc_offset=_whole(values.get("warc_offset")),
+        warc_length=_whole(values.get("warc_length")),
         metadata=_metadata(values.get("metadata"), string("metadata")),
     )
     if damaged:
         tally.notes["invalid_utf8"] += 1
     tally.keep()
     return document
+
+
+def _whole(value: Any) -> int | None:
+    """A place in a file; None for what is no number that a place can be."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        return None
+    return number if 0 <= number < 1 << 63 else None
 
 
 def _metadata(value: Any, text: str | None) -> dict[str, Any] | None:
