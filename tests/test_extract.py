@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from curation.document import Documents
 from curation.extract import engines
 from curation.extract.decode import decode, sanitise
-from curation.extract.limits import _most_open, exceeded, nests_deeper
+from curation.extract.limits import exceeded, most_open, nests_deeper
 from curation.extract.stage import Extract, sanitise_texts
 
 PARAGRAPH = "The mill stands by the river, and its wheel has turned for three hundred years. "
@@ -111,7 +111,15 @@ def nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 @settings(max_examples=50, deadline=None)
 @given(st.recursive(st.just("x"), nested, max_leaves=30))
 def test_the_bound_of_depth_is_one(page: str) -> None:
-    assert not nests_deeper(page, _most_open(page) + 2)
+    assert not nests_deeper(page, most_open(page.encode()) + 2)
+
+
+def test_counting_in_bytes_is_counting_in_text() -> None:
+    for encoding in ("utf-8", "utf-16-le", "shift_jis", "iso-2022-jp"):
+        page = "<div>日本<b>語</b>" * 60
+        for limits in ((100, 10), (1000, 10), (1000, 119), (1000, 200)):
+            in_bytes = exceeded(page, *limits, page.encode(encoding), encoding)
+            assert in_bytes == exceeded(page, *limits), (encoding, limits)
 
 
 # --- the stage ------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def outcome_of(
     if replaced > settings.max_replaced * len(text):
         return found._replace(failure="undecodable")
     if not media_type.startswith("text/plain"):
-        failure = limits.exceeded(text, settings.max_tags, settings.max_depth)
+        failure = limits.exceeded(text, settings.max_tags, settings.max_depth, content, encoding)
         if failure:
             return found._replace(failure=failure)
         try:
