@@ -36,8 +36,16 @@ lint: setup-dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+# The engine's throughput and its own share; on the sample crawl, many times over, without ARCHIVE.
+# bench/peer.py runs datatrove beside it, bench/text_view.py the kernels alone.
+ARCHIVE ?=
 bench: setup-dev
-	@$(BIN)/python bench/run.py
+ifeq ($(ARCHIVE),)
+	@mkdir -p runs
+	@$(BIN)/python -m curation.sample runs/bench-sample.warc.gz
+	@$(BIN)/python bench/corpus.py runs/bench.warc.gz runs/bench-sample.warc.gz --records 4000
+endif
+	@$(BIN)/python bench/pipeline.py $(or $(ARCHIVE),runs/bench.warc.gz)
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache

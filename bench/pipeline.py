@@ -1,21 +1,18 @@
 """Throughput of read + decode + extract + language + Gopher quality, and the engine's own share.
 
-    python bench/pipeline.py ARCHIVE.warc.gz
+    python bench/pipeline.py ARCHIVE.warc.gz [--slices 12]
 
-Runs the recipe with one worker, and in the same call the bare library calls on the same pages
-(FastWARC + Resiliparse + fastText), then decoding and the text kernels alone. All figures are CPU
-seconds of processes and their children: the clock of a shared machine says little. The bare calls
-run before and after the engine, and the mean is taken.
+The archive is dealt into slices. Of each, the engine does its task (one worker and its extraction
+child), then the bare library calls run on the same pages (FastWARC + Resiliparse + fastText) with
+decoding and the text kernels beside them; the next slice begins with the bare calls. So both sides
+see the same machine, however its speed drifts. All figures are CPU seconds, of this process and its
+child; the driver's start-up and reports are in "whole run".
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import json
-import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,15 +20,26 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 from fasttext.FastText import load_model
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 from resiliparse.extract.html2text import extract_plain_text
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from bench.peer import deal
 from curation import models
 from curation.document import Documents
+from curation.engine.driver import drive
+from curation.engine.executors import InProcess
+from curation.engine.plan import Task, Unit, build, freeze, open_plan, tasks_of
+from curation.engine.progress import Progress
+from curation.engine.recipe import load
+from curation.engine.unit import run_task
 from curation.extract.decode import decode, sanitise
 from curation.filters.gopher_quality import GopherQuality
+from manifests.records import digest_of
 
 RECIPE: dict[str, Any] = {
     "kind": "documents",
@@ -40,13 +48,13 @@ RECIPE: dict[str, Any] = {
     "stages": [{"extract": {}}, {"language": {"min_score": 0.0}}, {"gopher_quality": {}}],
 }
 BATCH = 256
+MODEL = load_model(str(models.find("lid.176.ftz")))
 
 
-def bare(archive: str) -> tuple[Counter[str], int]:
+def bare(archive: str) -> Counter[str]:
     """CPU seconds of the library calls, and of decoding and kernels, page by page."""
     seconds: Counter[str] = Counter()
-    classify = load_model(str(models.find("lid.176.ftz"))).f.predict
-    pages = 0
+    classify = MODEL.f.predict
     pending: list[str] = []
 
     def kernels() -> None:
@@ -79,65 +87,83 @@ def bare(archive: str) -> tuple[Counter[str], int]:
         if line:
             classify(line + "\n", 1, 0.0, "strict")
         lap("fastText")
-        pages += 1
         pending.append(text)
         if len(pending) == BATCH:
             kernels()
             clock = time.process_time()
     kernels()
-    return seconds, pages
+    return seconds
 
 
-def engine(archive: str, folder: Path) -> tuple[dict[str, Any], float, float]:
-    """The run's timings, its CPU seconds with all children, and its wall seconds."""
-    recipe = folder / "recipe.yaml"
-    recipe.write_text(json.dumps(RECIPE))
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    start = time.monotonic()
-    command = [sys.executable, "-m", "curation", "run", str(recipe), "--input", archive]
-    subprocess.run(
-        [*command, "--output", str(folder / "run"), "--workers", "1", "--quiet"],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    wall = time.monotonic() - start
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return json.loads((folder / "run" / "timings.json").read_text()), cpu, wall
+def child_cpu() -> float:
+    """CPU seconds of living children."""
+    times = [child.cpu_times() for child in psutil.Process().children()]
+    return float(sum(time.user + time.system for time in times))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("archive")
+    parser.add_argument("archive", type=Path)
+    parser.add_argument("--slices", type=int, default=12)
     options = parser.parse_args()
-    with contextlib.redirect_stderr(io.StringIO()):
-        bare(options.archive)  # the kernels compile; files are in the page cache
-        first, pages = bare(options.archive)
     with tempfile.TemporaryDirectory() as folder:
-        timings, cpu, wall = engine(options.archive, Path(folder))
-    second, _ = bare(options.archive)
-    alone = {name: (first[name] + second[name]) / 2 for name in first}
+        root = Path(folder)
+        pages = deal(options.archive, root / "archives", options.slices, 10**9)
+        measure(root, pages)
+
+
+def measure(root: Path, pages: int) -> None:
+    recipe = load(RECIPE, [str(root / "archives")])
+    plan = build(recipe, root / "run")
+    warm = build(recipe, root / "warm")
+    for it in (plan, warm):
+        freeze(it)
+    segment = plan.segments[0]
+
+    def task(unit: Unit) -> Task:
+        state = digest_of([unit.input.path, unit.input.size, unit.input.version])
+        return next(
+            t for t in tasks_of(plan, segment, {unit.ordinal: state}, [0] * len(plan.units))
+        )
+
+    bare(plan.units[0].input.path)  # the kernels compile, the child starts, files are cached
+    run_task(open_plan(warm.run), task(plan.units[0]))
+    alone: Counter[str] = Counter()
+    own = child = wall = 0.0
+    opened = open_plan(plan.run)
+    for number, unit in enumerate(plan.units):
+        if number % 2:
+            alone.update(bare(unit.input.path))
+        start, children, clock = time.process_time(), child_cpu(), time.monotonic()
+        run_task(opened, task(unit))
+        own += time.process_time() - start
+        child += child_cpu() - children
+        wall += time.monotonic() - clock
+        if not number % 2:
+            alone.update(bare(unit.input.path))
+    start, clock = time.process_time(), time.monotonic()
+    drive(plan, InProcess(), Progress(quiet=True))  # finds the tasks done; writes the documents
+    rest, rest_wall = time.process_time() - start, time.monotonic() - clock
+
+    timings = json.loads((plan.run / "timings.json").read_text())
     stages: Counter[str] = Counter()
-    own = 0.0
-    for segment in timings["segments"]:
-        stages.update(segment["stage_cpu_seconds"])
-        own += segment["own_cpu_seconds"]
-    tasks = sum(segment["cpu_seconds"] for segment in timings["segments"])
+    for entry in timings["segments"]:
+        stages.update(entry["stage_cpu_seconds"])
     libraries = alone["FastWARC"] + alone["Resiliparse"] + alone["fastText"]
     parquet = stages["(write)"]
-    overhead = tasks - libraries - alone["decoding"] - alone["kernels"] - parquet
+    engine = own + child + rest
+    overhead = engine - libraries - alone["decoding"] - alone["kernels"] - parquet
 
     def show(name: str, seconds: float, note: str = "") -> None:
         print(f"{name:<34}{seconds:>9.2f} s{seconds / pages * 1e6:>9.0f} us/page  {note}")
 
     print(f"{pages} pages")
-    print(f"documents/s per core: {pages / cpu:.0f} (process), {pages / tasks:.0f} (tasks)")
-    print(f"documents/s by the clock, 1 worker and its child: {pages / wall:.0f}")
-    show("engine, whole process", cpu)
-    show("engine, tasks", tasks)
+    print(f"documents/s per core: {pages / engine:.0f}")
+    print(f"documents/s by the clock, 1 worker and its child: {pages / (wall + rest_wall):.0f}")
+    show("engine, whole run", engine)
     for name, seconds in stages.items():
         show(f"  {name}, worker", seconds)
-    show("  extraction child", tasks - own)
+    show("  extraction child", child)
     show("bare libraries", libraries)
     for name in ("FastWARC", "Resiliparse", "fastText"):
         show(f"  {name}", alone[name])
