@@ -263,7 +263,7 @@ def test_interrupted_runs_end_with_75_and_go_on(home: Path, tmp_path: Path) -> N
     import time
 
     files = []
-    for number in range(4):
+    for number in range(8):
         files.append(tmp_path / f"{number}.warc.gz")
         shutil.copy(home / "runs/sample-crawl.warc.gz", files[-1])
     command = [sys.executable, "-m", "curation", "run", RECIPE, "--input", *map(str, files),

@@ -235,6 +235,17 @@ def test_a_killed_run_resumes_to_the_same_bytes(
     assert contents(path) == contents(finished)
 
 
+def test_two_drivers_at_once_harm_nothing(finished: Path, inputs: Path, tmp_path: Path) -> None:
+    file = tmp_path / "r.yaml"
+    file.write_text(json.dumps(recipe(*STAGES)))
+    command = [sys.executable, "-m", "curation", "run", str(file), "--input", str(inputs)]
+    command += ["--output", str(tmp_path / "b"), "--quiet", "--workers", "1"]
+    both = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(2)]
+    assert [process.wait(timeout=120) for process in both] == [0, 0]
+    assert contents(tmp_path / "b") == contents(finished)
+    assert verify.check(open_plan(tmp_path / "b"))["holds"]
+
+
 def test_a_base_run_is_reused_where_keys_are_the_same(
     finished: Path, inputs: Path, tmp_path: Path
 ) -> None:

@@ -86,6 +86,8 @@ class _Driver:
                 break
             except _Damaged as damage:
                 self._forget(damage)
+            finally:
+                self.progress.end()
         else:
             raise RunFailed("files of the run are damaged again and again")
         self._check_between()
@@ -231,7 +233,8 @@ class _Driver:
             else:
                 receipts[task.name] = receipt
         self._ceiling(segment, receipts)
-        self.progress.begin(segment.name, tasks, [t for t in tasks if t.name in receipts], receipts)
+        directory = self.plan.run / segment.directory / "receipts"
+        self.progress.begin(segment.name, directory, tasks, receipts)
         todo.sort(key=lambda task: (-task.weight, task.name))  # the largest first
         attempts: dict[str, int] = {}
         while todo:

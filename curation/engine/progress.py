@@ -1,18 +1,52 @@
 """Progress of a run for the person who waits: one live line on a terminal, plain lines elsewhere.
 
-What may live here: what is said on standard error while tasks end.
+What may live here: what is said on standard error while tasks run, and the heartbeats by which a
+long task says how far it is. Heartbeats are hidden files that nothing else reads.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from curation.engine.plan import Task
 from manifests.records import Receipt
 
+BEAT = 1.0  # seconds between heartbeats of a task, and between refreshes of the live line
 EVERY = 5.0  # seconds between plain lines
+
+
+class Heartbeat:
+    """Documents seen and kept so far by one task, for whoever looks."""
+
+    def __init__(self, directory: Path, task: str) -> None:
+        self._path = directory / f".{task}.progress"
+        self._last = time.monotonic()
+
+    def beat(self, documents: int, kept: int) -> None:
+        if time.monotonic() - self._last < BEAT:
+            return
+        self._last = time.monotonic()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text(f"{documents} {kept}")
+
+    def end(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+    @staticmethod
+    def sum(directory: Path) -> tuple[int, int]:
+        """Documents seen and kept by the tasks that run in a segment."""
+        documents = kept = 0
+        for path in directory.glob(".*.progress"):
+            try:
+                seen, alive = map(int, path.read_text().split())
+            except (OSError, ValueError):
+                continue  # it has just ended, or is just being written
+            documents, kept = documents + seen, kept + alive
+        return documents, kept
 
 
 class Progress:
@@ -22,27 +56,38 @@ class Progress:
         self._quiet = quiet
         self._live = sys.stderr.isatty()
         self._name = ""
+        self._directory = Path()
         self._total = self._ended = self._documents = self._kept = 0
         self._weight = self._weight_done = self._weight_found = 0
         self._said = self._started = 0.0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def begin(
         self,
         name: str,
+        directory: Path,
         tasks: Sequence[Task],
-        found: Sequence[Task],
-        receipts: Mapping[str, Receipt],
+        found: Mapping[str, Receipt],
     ) -> None:
-        """A segment starts; `found` tasks have their receipts already."""
-        self._name = name
-        self._total, self._ended = len(tasks), len(found)
+        """A segment starts; the tasks in `found` have their receipts already."""
+        done = [task for task in tasks if task.name in found]
+        self._name, self._directory = name, directory
+        self._total, self._ended = len(tasks), len(done)
         self._weight = sum(task.weight + 1 for task in tasks)
-        self._weight_done = self._weight_found = sum(task.weight + 1 for task in found)
+        self._weight_done = self._weight_found = sum(task.weight + 1 for task in done)
         self._documents = self._kept = 0
         self._started = self._said = time.monotonic()
-        if found and len(found) < len(tasks):
-            self.say(f"{name}: {len(found)} of {len(tasks)} units are done already")
-        if len(found) < len(tasks) and self._live:
+        if self._quiet or len(done) == len(tasks):
+            return
+        if done:
+            self.say(f"{name}: {len(done)} of {len(tasks)} units are done already")
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._tick, daemon=True)
+        self._thread.start()
+
+    def _tick(self) -> None:
+        while not self._stop.wait(BEAT if self._live else EVERY):
             self._show()
 
     def done(self, task: Task, receipt: Receipt) -> None:
@@ -50,33 +95,38 @@ class Progress:
         self._weight_done += task.weight + 1
         self._documents += receipt.counts.get("documents", 0)
         self._kept += receipt.counts.get("output", {}).get("documents", 0)
-        if self._live or time.monotonic() - self._said > EVERY:
-            self._show()
 
     def end(self) -> None:
-        if self._live and not self._quiet:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
+        """The segment has ended, or the run stops."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self._clear()
 
     def say(self, line: str) -> None:
         """A line that stays."""
         if not self._quiet:
-            self.end()
+            self._clear()
             print(line, file=sys.stderr)
 
+    def _clear(self) -> None:
+        if self._live and not self._quiet:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+
     def _show(self) -> None:
-        if self._quiet:
-            return
-        self._said = time.monotonic()
-        seconds = self._said - self._started
-        line = f"{self._name}: {self._ended}/{self._total} units"
-        if self._documents:
-            line += f", {self._documents / max(seconds, 1e-9):,.0f} documents/s"
-            line += f", {self._kept / self._documents:.0%} kept"
+        seconds = time.monotonic() - self._started
+        running, alive = Heartbeat.sum(self._directory)
+        documents, kept = self._documents + running, self._kept + alive
+        line = f"{self._name}: {self._ended:,}/{self._total:,} units"
+        if documents:
+            line += f", {documents:,} documents, {documents / seconds:,.0f}/s"
+            line += f", {kept / documents:.0%} kept"
         done = self._weight_done - self._weight_found
         if done and self._ended < self._total:
-            left = seconds * (self._weight - self._weight_done) / done
-            line += f", {int(left) // 60}:{int(left) % 60:02d} left"
+            left = int(seconds * (self._weight - self._weight_done) / done)
+            line += f", {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left"
         if self._live:
             sys.stderr.write("\r\x1b[2K" + line)
             sys.stderr.flush()

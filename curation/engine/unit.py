@@ -29,6 +29,7 @@ from curation.engine.exchange import (
 )
 from curation.engine.ledger import check_chain, check_reader
 from curation.engine.plan import Plan, Segment, Task
+from curation.engine.progress import Heartbeat
 from curation.engine.tables import (
     TEXT_SCHEMA,
     TableWriter,
@@ -112,6 +113,7 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
     files = _Files(plan, segment, task, types)
     tally = Tally()
     seconds = {"(read)": 0.0}
+    heart = Heartbeat(plan.run / segment.directory / "receipts", task.name)
     try:
         if segment.kind == "read":
             unit = plan.units[task.units[0]]
@@ -119,6 +121,7 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
             states = (chain.enter(docs, unit.salt) for docs in reading)
             for state in chain.finish(chain.stages(states)):
                 files.write(unit.ordinal, state)
+                heart.beat(files.documents, files.kept["documents"])
         else:
             for ordinal in task.units:
                 unit = plan.units[ordinal]
@@ -133,6 +136,7 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
                 )
                 for state in chain.finish(chain.stages(states)):
                     files.write(ordinal, state)
+                    heart.beat(files.documents, files.kept["documents"])
         documents = tally.documents if segment.kind == "read" else files.documents
         check_chain(chain.accounts, documents)
         counts: dict[str, Any] = {
@@ -149,6 +153,8 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
     except BaseException:
         files.discard()
         raise
+    finally:
+        heart.end()
     seconds.update({account.name: account.cpu for account in chain.accounts})
     seconds["(write)"] = files.cpu
     return "incomplete" if tally.incomplete else "done", outputs, counts, seconds
