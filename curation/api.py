@@ -29,6 +29,7 @@ class Result:
     path: Path
     stats: Mapping[str, Any]
     unfinished: Mapping[str, str]  # input -> incomplete or quarantined, with the reason
+    failure_ceiling: float
 
     @property
     def complete(self) -> bool:
@@ -96,4 +97,5 @@ def run(
             stats = drive(work, engine, Progress(quiet), base)
     finally:
         engine.close()
-    return Result(work.run, stats, unfinished(open_plan(work.run)))
+    ceiling = work.recipe.settings.failure_ceiling
+    return Result(work.run, stats, unfinished(open_plan(work.run)), ceiling)

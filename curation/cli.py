@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -158,7 +159,7 @@ def _summary(text: str | None) -> str:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    value = int(text) if text.isdecimal() else 0
     if value < 1:
         raise argparse.ArgumentTypeError("a number of at least 1 is wanted")
     return value
@@ -213,10 +214,24 @@ def _run(options: argparse.Namespace) -> int:
         shown = _shown(result.path)
         print(f"documents  {shown}/documents/")
         print(f"ledger     {shown}/stats.json")
-        print(f"look at    curation inspect {shown}")
+        print(f"look at    {_command()} inspect {shown}")
+    failed = sum(stage["failed"]["documents"] for stage in result.stats["stages"])
+    documents = result.stats["reader"]["documents"]
+    if failed > result.failure_ceiling * documents:
+        classes = {e for stage in result.stats["stages"] for e in stage["failures"]}
+        shown = ", ".join(sorted(classes))
+        print(f"curation: {failed} of {documents} documents failed: {shown}", file=sys.stderr)
     for path, problem in result.unfinished.items():
         print(f"curation: {path}: {problem}", file=sys.stderr)
     return DONE if result.complete else PARTIAL
+
+
+def _command() -> str:
+    """How this command can be typed again: its name, or its place where it is not on the PATH."""
+    beside = Path(sys.executable).parent / "curation"
+    if shutil.which("curation") or not beside.exists():
+        return "curation"
+    return os.path.relpath(beside)
 
 
 def _shown(path: Path) -> str:
@@ -225,9 +240,9 @@ def _shown(path: Path) -> str:
 
 
 def _point_to(run: Path) -> None:
-    """`runs/latest` points to the run, where `runs/` is in use."""
+    """`runs/latest` points to the last run that lies in `runs/`."""
     runs = Path("runs")
-    if run.parent != Path(os.path.abspath(runs)) and not runs.is_dir():
+    if run.parent != Path(os.path.abspath(runs)):
         return
     link, fresh = runs / "latest", runs / f".latest.{os.getpid()}"
     if link.exists() and not link.is_symlink():

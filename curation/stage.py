@@ -71,7 +71,8 @@ class Stage(BaseModel):
     filters whose cheap signals are computed together, for every document that reaches the group;
     a stage without a group scores only the documents still alive. `types` gives the Arrow type of
     a signal (such as `double`) where that of one document does not tell: the engine otherwise finds
-    types by scoring one small English document.
+    types by scoring one small English document. A stage that reads no text (only addresses, say)
+    sets `needs_text` to False and may stand before `extract`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -79,6 +80,7 @@ class Stage(BaseModel):
     version: ClassVar[int]
     group: ClassVar[str | None] = None
     types: ClassVar[Mapping[str, str]] = {}
+    needs_text: ClassVar[bool] = True
 
     def depends(self) -> dict[str, str]:
         """What else decides the output: versions of native libraries, digests of models, lists."""

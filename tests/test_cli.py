@@ -56,6 +56,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", RECIPE, "--input", "sample", "--output", "taken"], "not empty and holds no run"),
     (["run", RECIPE, "--input", "sample", "--output", "taken/file"], "taken/file"),
     (["run", RECIPE, "--input", "sample", "--workers", "0"], "at least 1"),
+    (["run", RECIPE, "--input", "sample", "--workers", "x"], "at least 1"),
     (["run", RECIPE, "--input", "sample", "--base", "empty"], "no run lies here"),
     (["stats", "missing"], "missing: no run lies here"),
     (["inspect", "runs/latest", "--stage", "languag"], "did you mean 'language'?"),

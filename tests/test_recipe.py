@@ -61,6 +61,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"stages": [{"extract": {}}, {"language": {}}, {"language": {}}]},
         "two stages are called 'language'; name one with `as:`",
     ),
+    ({"stages": [{"language": {}}, {"extract": {}}]}, "language reads text and stands before"),
     ({"stages": [{"extract": {"as": "a b"}}]}, r"stages\[0\].as: 'a b' is no name"),
     ({"stages": [{"no_such_module:X": {}}]}, "No module named 'no_such_module'"),
     ({"stages": [{"json:loads": {}}]}, "json:loads is not a stage"),

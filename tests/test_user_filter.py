@@ -208,3 +208,14 @@ def test_an_editor_may_give_plain_strings(tmp_path: Path) -> None:
     stats = run_recipe(tmp_path, [{"mine:Upper": {}}], ["a", "bad", "b"], "r")
     assert stats["stages"][0]["failures"] == {"AssertionError": 1}
     assert pq.read_table(tmp_path / "r" / "documents")["text"].to_pylist() == ["A", "B"]
+
+
+def test_a_small_run_in_which_too_much_fails_says_so(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SHOUTING.replace("/ len(t)", "/ (len(t) - 3)"))
+    (tmp_path / "x.jsonl").write_text('{"text": "abc"}\n{"text": "abcd"}\n')
+    recipe = {"kind": "documents", "name": "mine", "stages": [{"mine:Shouting": {}}],
+              "input": {"kind": "jsonl", "paths": ["x.jsonl"]}}  # fmt: skip
+    (tmp_path / "r.yaml").write_text(json.dumps(recipe))
+    command = [sys.executable, "-m", "curation", "run", "r.yaml", "--output", "r", "--quiet"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr == "curation: 1 of 2 documents failed: ZeroDivisionError\n"

@@ -391,13 +391,13 @@ class Chain:
             violated = rule.violated(values, threshold)
             account.would_drop[rule.name] += int(violated.sum())
             near = near_threshold(rule, values, threshold)
-            if near.any():
+            for kind, some in (("near_failed", near & violated), ("near_passed", near & ~violated)):
                 self.samples.offer(
-                    "near",
+                    kind,
                     spec.name,
                     rule.name,
                     state.docs,
-                    np.flatnonzero(near),
+                    np.flatnonzero(some),
                     state.words,
                     values,
                     threshold,

@@ -76,6 +76,7 @@ class _Driver:
     ) -> None:
         self.plan, self.executor, self.progress = plan, executor, progress
         self.reusable = reusable
+        self.based, self.borrowed = bool(reusable), 0  # whether there is a base; tasks reused
         self.receipts: dict[int, dict[str, Receipt]] = {}  # segment -> task -> receipt
 
     def drive(self) -> dict[str, Any]:
@@ -226,6 +227,9 @@ class _Driver:
                 path.unlink(missing_ok=True)
         receipts = self.receipts.setdefault(segment.index, {})
         todo: list[Task] = []
+        phase = tasks[0].phase if tasks else ""
+        name = f"{segment.name} ({phase})" if phase else segment.name
+        borrowed = self.borrowed
         for task in tasks:
             receipt = self._found(segment, task)
             if receipt is None:
@@ -234,7 +238,9 @@ class _Driver:
                 receipts[task.name] = receipt
         self._ceiling(segment, receipts)
         directory = self.plan.run / segment.directory / "receipts"
-        self.progress.begin(segment.name, directory, tasks, receipts)
+        if self.based:
+            self.progress.say(f"{name}: {self.borrowed - borrowed} of {len(tasks)} tasks reused")
+        self.progress.begin(name, directory, tasks, receipts)
         todo.sort(key=lambda task: (-task.weight, task.name))  # the largest first
         attempts: dict[str, int] = {}
         while todo:
@@ -273,6 +279,7 @@ class _Driver:
             receipt = self._borrow(segment, task, *self.reusable[task.key])
             if receipt is not None:
                 receipt.save(path)
+                self.borrowed += 1
                 return receipt
         return None
 

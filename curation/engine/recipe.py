@@ -193,6 +193,13 @@ def load(
         raise RecipeError(
             f"stages: input of kind {model.input.kind} needs the stage `extract`, which decodes it"
         )
+    if encoded:
+        for spec in stages[: [spec.type for spec in stages].index("extract")]:
+            if spec.stage.needs_text:
+                raise RecipeError(
+                    f"stages: {spec.name} reads text and stands before `extract`, which makes it; "
+                    "put it after (a stage that reads no text says `needs_text = False`)"
+                )
     return Recipe(model, stages)
 
 

@@ -19,7 +19,7 @@ MAX_TEXT = 20_000  # characters of a sample's text
 
 SAMPLE_SCHEMA = pa.schema(
     [
-        ("kind", pa.string()),  # kept | dropped | failed | near
+        ("kind", pa.string()),  # kept | dropped | failed | near_passed | near_failed
         ("stage", pa.string()),
         ("reason", pa.string()),
         ("hash", pa.uint64()),

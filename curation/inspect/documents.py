@@ -32,7 +32,7 @@ def sampled(
             for row in table.to_pylist():
                 if row["kind"] == "kept" and segment is not plan.maps[-1]:
                     continue  # only what the whole run kept is kept
-                if (row["kind"] == "near") != near or (stage and row["stage"] != stage):
+                if row["kind"].startswith("near") != near or (stage and row["stage"] != stage):
                     continue
                 known.add(row["reason"])
                 if reason and row["reason"] != reason:
@@ -54,7 +54,7 @@ def render(found: list[dict[str, Any]], width: int = 96, lines: int = 8) -> str:
         return "no samples"
     blocks = []
     for row in found:
-        head = row["kind"]
+        head = row["kind"].replace("_", ", ")
         if row["stage"]:
             head += f"  {row['stage']}:{row['reason']}"
         if row["value"] is not None:

@@ -71,6 +71,9 @@ def render(stats: Mapping[str, Any]) -> str:
     for status in ("incomplete", "quarantined"):
         if units[status]:
             shown.append(f"{units[status]:,} of {units['all']:,} inputs {status}")
+    if problems := reader["problems"]:
+        listed = ", ".join(f"{reason} {count:,}" for reason, count in _largest(problems))
+        shown.append(f"problems of inputs: {listed} (`curation stats` says where)")
     left = units["all"] - units["done"] - units["incomplete"] - units["quarantined"]
     if left:
         shown.append(f"{left:,} of {units['all']:,} inputs not read yet")

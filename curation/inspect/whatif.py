@@ -244,6 +244,10 @@ def render(found: dict[str, Any]) -> str:
             f"{name:<10}{before['documents']:>12,} -> {after['documents']:>10,}"
             f"{before['words']:>14,} -> {after['words']:>12,}"
         )
+    if found["after"]["unknown"]["documents"]:
+        lines.append(
+            "(unknown: kept by these thresholds, and then before stages that never saw it)"
+        )
     titles = {
         "now_dropped": "kept before, dropped now",
         "now_kept_or_unknown": "dropped before, not now",
