@@ -7,10 +7,8 @@ Runs in datatrove's own environment, which pins other versions of trafilatura an
 Its language filter asks the network for the model; the path given is used instead.
 """
 
-import json
 import os
 import sys
-import time
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -45,7 +43,6 @@ def main() -> None:
     LanguageFilter._requires_dependencies = []
     tasks = len(os.listdir(folder))
     chosen = Trafilatura(timeout=10) if extractor == "trafilatura" else Resiliparse(timeout=10)
-    start = time.monotonic()
     LocalPipelineExecutor(
         [
             WarcReader(folder),
@@ -59,10 +56,6 @@ def main() -> None:
         logging_dir=f"{output}-logs",
         start_method="fork",  # its default, forkserver, hangs here
     ).run()
-    wall = time.monotonic() - start
-    with open(f"{output}-logs/stats.json") as file:
-        stats = {step["name"].strip(): step["stats"] for step in json.load(file)}
-    print("PEER " + json.dumps({"wall": wall, "stats": stats}, default=str))
 
 
 if __name__ == "__main__":

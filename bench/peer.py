@@ -70,7 +70,7 @@ def theirs(python: str, folder: Path, output: Path, engine: str) -> tuple[float,
     script = Path(__file__).with_name("datatrove_peer.py")
     model = str(models.find("lid.176.ftz"))
     start = time.monotonic()
-    done = subprocess.run(
+    subprocess.run(
         [python, str(script), str(folder), str(output), model, engine],
         check=True,
         capture_output=True,
@@ -80,7 +80,6 @@ def theirs(python: str, folder: Path, output: Path, engine: str) -> tuple[float,
     kept = 0
     for path in output.glob("*.jsonl.gz"):
         kept += int(subprocess.run(f"zcat {path} | wc -l", shell=True, capture_output=True).stdout)
-    assert "PEER " in done.stdout
     return wall, kept
 
 

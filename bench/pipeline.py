@@ -33,13 +33,12 @@ from curation import models
 from curation.document import Documents
 from curation.engine.driver import drive
 from curation.engine.executors import InProcess
-from curation.engine.plan import Task, Unit, build, freeze, open_plan, tasks_of
+from curation.engine.plan import build, freeze, open_plan, reading_tasks
 from curation.engine.progress import Progress
 from curation.engine.recipe import load
 from curation.engine.unit import run_task
 from curation.extract.decode import decode, sanitise
 from curation.filters.gopher_quality import GopherQuality
-from manifests.records import digest_of
 
 RECIPE: dict[str, Any] = {
     "kind": "documents",
@@ -118,16 +117,9 @@ def measure(root: Path, pages: int) -> None:
     warm = build(recipe, root / "warm")
     for it in (plan, warm):
         freeze(it)
-    segment = plan.segments[0]
-
-    def task(unit: Unit) -> Task:
-        state = digest_of([unit.input.path, unit.input.size, unit.input.version])
-        return next(
-            t for t in tasks_of(plan, segment, {unit.ordinal: state}, [0] * len(plan.units))
-        )
-
+    tasks = reading_tasks(plan)
     bare(plan.units[0].input.path)  # the kernels compile, the child starts, files are cached
-    run_task(open_plan(warm.run), task(plan.units[0]))
+    run_task(open_plan(warm.run), tasks[0])
     alone: Counter[str] = Counter()
     own = child = wall = 0.0
     opened = open_plan(plan.run)
@@ -135,7 +127,7 @@ def measure(root: Path, pages: int) -> None:
         if number % 2:
             alone.update(bare(unit.input.path))
         start, children, clock = time.process_time(), child_cpu(), time.monotonic()
-        run_task(opened, task(unit))
+        run_task(opened, tasks[number])
         own += time.process_time() - start
         child += child_cpu() - children
         wall += time.monotonic() - clock

@@ -64,6 +64,10 @@ class Rule:
         return violated
 
 
+#: What a stage may raise for a document: a user's `sys.exit` must not end the run either.
+RAISED = (Exception, SystemExit)
+
+
 class Stage(BaseModel):
     """A named step with validated, frozen parameters; the base of every kind of stage.
 

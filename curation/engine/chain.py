@@ -20,7 +20,7 @@ from curation.document import DOCUMENT_SCHEMA, Documents
 from curation.engine.ledger import Account, Sizes, row_keys
 from curation.engine.recipe import StageSpec
 from curation.engine.samples import Samples, id_words
-from curation.stage import Edited, Editor, Filter, Removals, Rule, Signals
+from curation.stage import RAISED, Edited, Editor, Filter, Removals, Rule, Signals
 
 NEAR = 0.1  # a value within this share of a threshold is near it
 
@@ -74,9 +74,6 @@ class State:
         for name, values in signals.items():
             self.signals[f"{stage}.{name}"] = values.take(indices)
 
-
-#: What a stage may raise for a document: a user's `sys.exit` must not end the run either.
-RAISED = (Exception, SystemExit)
 
 KEPT, DROPPED, FAILED = 0, 1, 2
 DECISIONS = ("kept", "dropped", "failed")

@@ -15,7 +15,7 @@ from typing import Any
 
 from curation.engine.exchange import COLLATE, collate_name
 from curation.engine.executors import Executor, TaskFailed
-from curation.engine.plan import Plan, Segment, Task, freeze, open_plan, tasks_of
+from curation.engine.plan import Plan, Segment, Task, freeze, open_plan, reading_tasks, tasks_of
 from curation.engine.progress import Progress
 from curation.engine.recipe import RecipeError
 from curation.engine.stats import collect, conservation, timings
@@ -102,7 +102,7 @@ class _Driver:
         """Removes the receipt of a damaged file, and with it the file counts as not made."""
         self.progress.say(f"{damage.path}: damaged, it is made again")
         for segment in self.plan.segments:
-            for path in (self.plan.run / segment.directory / "receipts").glob("*.json"):
+            for path in self.plan.receipts(segment).glob("*.json"):
                 receipt = Receipt.load(path)
                 named = receipt is None or damage.path in {o.path for o in receipt.outputs.values()}
                 if named or str(path.relative_to(self.plan.run)) == damage.path:
@@ -115,20 +115,11 @@ class _Driver:
             if segment.kind == "exchange":
                 self._exchange(segment)
             elif segment.kind == "read":
-                self._segment(segment, self._reading(segment))
+                self._segment(segment, reading_tasks(self.plan))
             else:
                 self._segment(segment, self._following(segment))
 
     # What there is to do
-
-    def _reading(self, segment: Segment) -> list[Task]:
-        consumed = {
-            unit.ordinal: digest_of([unit.input.path, unit.input.size, unit.input.version])
-            for unit in self.plan.units
-        }
-        return tasks_of(
-            self.plan, segment, consumed, [unit.input.size or 0 for unit in self.plan.units]
-        )
 
     def _following(self, segment: Segment) -> list[Task]:
         """Tasks of a segment that reads texts of an earlier one, with its slices of removals."""
@@ -222,7 +213,8 @@ class _Driver:
         an attempt that had other inputs (a unit was quarantined then), and would be counted.
         """
         names = {f"{task.name}.json" for task in tasks}
-        for path in (self.plan.run / segment.directory / "receipts").glob(f"{pattern}.json"):
+        directory = self.plan.receipts(segment)
+        for path in directory.glob(f"{pattern}.json"):
             if path.name not in names:
                 path.unlink(missing_ok=True)
         receipts = self.receipts.setdefault(segment.index, {})
@@ -237,7 +229,6 @@ class _Driver:
             else:
                 receipts[task.name] = receipt
         self._ceiling(segment, receipts)
-        directory = self.plan.run / segment.directory / "receipts"
         if self.based:
             self.progress.say(f"{name}: {self.borrowed - borrowed} of {len(tasks)} tasks reused")
         self.progress.begin(name, directory, tasks, receipts)

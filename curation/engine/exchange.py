@@ -120,7 +120,7 @@ class RunSources:
         )
 
     def phase(self, phase: str, name: str) -> Iterator[np.ndarray]:
-        directory = self._plan.run / self._segment.directory / "receipts"
+        directory = self._plan.receipts(self._segment)
         for path in sorted(directory.glob(f"{phase}-*.json")):
             receipt = Receipt.load(path)
             if receipt is None:

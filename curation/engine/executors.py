@@ -23,6 +23,7 @@ from curation.engine.chain import StageFault
 from curation.engine.exchange import DamagedFile
 from curation.engine.plan import Task, open_plan
 from curation.engine.unit import run_task
+from curation.stage import RAISED
 from manifests.records import Receipt
 
 
@@ -90,7 +91,7 @@ class InProcess:
         for task in tasks:
             try:
                 yield task, run_task(plan, task)
-            except (Exception, SystemExit) as error:
+            except RAISED as error:
                 yield task, TaskFailed.of(error)
 
     def close(self) -> None:

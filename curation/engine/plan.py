@@ -22,10 +22,10 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from curation.document import DOCUMENT_SCHEMA, SCHEMA_VERSION, Documents
-from curation.engine.chain import RAISED, as_column
+from curation.engine.chain import as_column
 from curation.engine.recipe import Recipe, RecipeError, StageSpec, load
 from curation.read import SUFFIXES
-from curation.stage import Editor, Filter, GlobalStep, Stage
+from curation.stage import RAISED, Editor, Filter, GlobalStep, Stage
 from curation.storage import InputError, InputFile, list_inputs
 from manifests.files import write_bytes
 from manifests.records import canonical, digest, digest_of
@@ -130,7 +130,11 @@ class Plan:
         return next(segment for segment in self.segments if segment.step == step)
 
     def receipt_path(self, segment: Segment, task: str) -> Path:
-        return self.run / segment.directory / "receipts" / f"{task}.json"
+        return self.receipts(segment) / f"{task}.json"
+
+    def receipts(self, segment: Segment) -> Path:
+        """The directory of a segment's receipts."""
+        return self.run / segment.directory / "receipts"
 
     def record(self) -> dict[str, Any]:
         """What `run.json` says."""
@@ -182,7 +186,7 @@ def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
         raise RecipeError(str(error)) from None
     files = sorted({replace(file, path=absolute(file.path)) for file in listed})[:limit]
     for file in files:
-        if not file.path.isprintable() and not _is_utf8(file.path):
+        if not _is_utf8(file.path):
             raise RecipeError(f"{file.path!r}: the name of this file is not UTF-8")
     units = tuple(Unit(i, unit_name(file.path), file) for i, file in enumerate(files))
     segments = cut(recipe)
@@ -486,3 +490,13 @@ def tasks_of(
         )
         for ordinal in sorted(consumed)
     ]
+
+
+def reading_tasks(plan: Plan) -> list[Task]:
+    """The tasks of the first segment, one per input."""
+    consumed = {
+        unit.ordinal: digest_of([unit.input.path, unit.input.size, unit.input.version])
+        for unit in plan.units
+    }
+    sizes = [unit.input.size or 0 for unit in plan.units]
+    return tasks_of(plan, plan.segments[0], consumed, sizes)

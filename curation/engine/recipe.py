@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from curation.stage import Editor, Filter, GlobalStep, Rule, Stage
+from curation.stage import RAISED, Editor, Filter, GlobalStep, Rule, Stage
 from curation.stages import STAGES
 
 
@@ -328,7 +328,7 @@ def _class(index: int, kind: str) -> type[Stage]:
         found = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise RecipeError(f"stages[{index}]: {kind}: {error}") from None
-    except (Exception, SystemExit) as error:  # the user's own module does not run
+    except RAISED as error:  # the user's own module does not run
         raise RecipeError(f"stages[{index}]: {kind}: {type(error).__name__}: {error}") from None
     if not (isinstance(found, type) and issubclass(found, Stage)):
         raise RecipeError(f"stages[{index}]: {kind} is not a stage (a subclass of curation.Filter)")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from curation.engine.ledger import Account, Amount
-from curation.engine.plan import Plan, Segment
+from curation.engine.plan import Plan, Segment, Unit
 from manifests.records import Receipt
 
 STATS_SCHEMA = 1
@@ -19,7 +19,7 @@ STATS_SCHEMA = 1
 
 def receipts(plan: Plan, segment: Segment) -> Iterator[Receipt]:
     """The readable receipts of a segment, in order of their task's name."""
-    for path in sorted((plan.run / segment.directory / "receipts").glob("*.json")):
+    for path in sorted(plan.receipts(segment).glob("*.json")):
         receipt = Receipt.load(path)
         if receipt is not None:
             yield receipt
@@ -136,32 +136,35 @@ def timings(plan: Plan) -> dict[str, Any]:
 
 def problems(plan: Plan) -> dict[str, list[str]]:
     """What was wrong with inputs: path -> `reason at offset`, also where all could be read."""
-    found = {}
-    for unit in plan.units:
-        receipt = Receipt.load(plan.receipt_path(plan.segments[0], unit.name))
-        if receipt is not None and receipt.status != "quarantined":
-            listed = receipt.counts["reader"]["problems"]
-            if listed:
-                found[unit.input.path] = [
-                    f"{p['reason']} at offset {p['offset']}"
-                    + (f" ({p['detail']})" if p["detail"] else "")
-                    for p in listed
-                ]
-    return found
+    found = {unit.input.path: _places(receipt) for unit, receipt in _readings(plan) if receipt}
+    return {path: places for path, places in found.items() if places}
 
 
 def unfinished(plan: Plan) -> dict[str, str]:
     """Inputs whose unit is incomplete, quarantined or not done, with the reason."""
     found = {}
-    places = problems(plan)
-    for unit in plan.units:
-        receipt = Receipt.load(plan.receipt_path(plan.segments[0], unit.name))
+    for unit, receipt in _readings(plan):
         path = unit.input.path
         if receipt is None:
             found[path] = "not done"
         elif receipt.status == "quarantined":
             found[path] = f"quarantined: {receipt.counts['error']}"
         elif receipt.status == "incomplete":
-            first, *more = places[path]
+            first, *more = _places(receipt)
             found[path] = f"incomplete: {first}" + (f" and {len(more)} more" if more else "")
     return found
+
+
+def _readings(plan: Plan) -> Iterator[tuple[Unit, Receipt | None]]:
+    """Every unit with its receipt of the first segment."""
+    for unit in plan.units:
+        yield unit, Receipt.load(plan.receipt_path(plan.segments[0], unit.name))
+
+
+def _places(receipt: Receipt) -> list[str]:
+    """`reason at offset` of what was wrong with an input."""
+    listed = receipt.counts.get("reader", {}).get("problems", [])
+    return [
+        f"{p['reason']} at offset {p['offset']}" + (f" ({p['detail']})" if p["detail"] else "")
+        for p in listed
+    ]

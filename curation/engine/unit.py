@@ -113,7 +113,7 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
     files = _Files(plan, segment, task, types)
     tally = Tally()
     seconds = {"(read)": 0.0}
-    heart = Heartbeat(plan.run / segment.directory / "receipts", task.name)
+    heart = Heartbeat(plan.receipts(segment), task.name)
     try:
         if segment.kind == "read":
             unit = plan.units[task.units[0]]

@@ -13,6 +13,7 @@ import sys
 import threading
 
 from curation.engine.executors import TaskFailed, execute
+from curation.stage import RAISED
 
 
 def main() -> None:
@@ -37,7 +38,7 @@ def main() -> None:
         reply: dict[str, object]
         try:
             reply = {"receipt": execute(request["run"], request["task"])}
-        except (Exception, SystemExit) as error:
+        except RAISED as error:
             reply = {"failed": TaskFailed.of(error).plain()}
         answers.write(json.dumps(reply) + "\n")
 

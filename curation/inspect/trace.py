@@ -81,7 +81,7 @@ def text_of(plan: Plan, unit: int, row: int) -> str | None:
 def _final_file(plan: Plan, unit: int, name: str) -> str | None:
     """Which file of `documents/` holds a document."""
     segment = plan.segments[-1]
-    for path in sorted((plan.run / segment.directory / "receipts").glob("*.json")):
+    for path in sorted(plan.receipts(segment).glob("*.json")):
         receipt = Receipt.load(path)
         if receipt is None or unit not in receipt.counts["units"]:
             continue

@@ -33,7 +33,7 @@ def check(plan: Plan, replay: int = 0) -> dict[str, Any]:
     files = size = tasks = 0
     loaded: list[tuple[Segment, Receipt]] = []
     for segment in plan.segments:
-        for path in sorted((plan.run / segment.directory / "receipts").glob("*.json")):
+        for path in sorted(plan.receipts(segment).glob("*.json")):
             receipt = Receipt.load(path)
             tasks += 1
             if receipt is None:
@@ -76,7 +76,7 @@ def _final(plan: Plan) -> list[str]:
     """The documents on disk against the books: how many, how many bytes, each row once."""
     documents = size = 0
     named = set()
-    for path in sorted((plan.run / plan.segments[-1].directory / "receipts").glob("*.json")):
+    for path in sorted(plan.receipts(plan.segments[-1]).glob("*.json")):
         receipt = Receipt.load(path)
         if receipt is None:
             continue
