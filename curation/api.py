@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from curation.engine.driver import drive
-from curation.engine.executors import make
-from curation.engine.plan import Plan, build, open_plan
+from curation.engine.driver import Shard, drive
+from curation.engine.executors import make, stdout_to_stderr
+from curation.engine.plan import Plan, build
 from curation.engine.progress import Progress
 from curation.engine.recipe import RecipeError, load
-from curation.engine.stats import unfinished
 from curation.inspect.droptable import render
 
 
@@ -74,28 +73,35 @@ def run(
     workers: int | None = None,
     address: str | None = None,
     limit: int | None = None,
+    shard: str | None = None,
+    retry: Literal["incomplete"] | None = None,
     quiet: bool = True,
 ) -> Result:
     """Runs or resumes a recipe.
 
     `inputs` replace the recipe's paths; `settings` are `key.key=value`; `base` is a run whose
     receipts are reused where their keys are the same; `workers` defaults to the processors of this
-    machine; `limit` takes the first files of the listing only. Raises RecipeError before any work
-    begins, RunFailed after.
+    machine; `limit` takes the first files of the listing only. `shard` `I/N` reads the I-th share
+    of the units and stops there: when all shares are done, a run without it does the rest. `retry`
+    reads again what could not be read to its end. Raises RecipeError before any work begins,
+    RunFailed after.
     """
     if executor not in ("inline", "ray"):
         raise RecipeError(f"executor: {executor!r} is neither 'inline' nor 'ray'")
     if workers is not None and workers < 1:
         raise RecipeError("workers: at least 1 is wanted")
+    if retry not in (None, "incomplete"):
+        raise RecipeError(f"retry: {retry!r} is not 'incomplete'")
+    share = None if shard is None else Shard.parse(shard)
     work = plan(recipe, inputs=inputs, output=output, settings=settings, limit=limit)
-    workers = workers or os.cpu_count() or 1
+    workers = workers or len(os.sched_getaffinity(0))
     if executor == "inline":
         workers = min(workers, len(work.units))
-    engine = make(executor, workers, address)
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            stats = drive(work, engine, Progress(quiet), base)
-    finally:
-        engine.close()
+    with stdout_to_stderr(), contextlib.redirect_stdout(sys.stderr):
+        engine = make(executor, workers, address)
+        try:
+            outcome = drive(work, engine, Progress(quiet), base, share, retry is not None)
+        finally:
+            engine.close()
     ceiling = work.recipe.settings.failure_ceiling
-    return Result(work.run, stats, unfinished(open_plan(work.run)), ceiling)
+    return Result(work.run, outcome.stats, outcome.unfinished, ceiling)

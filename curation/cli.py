@@ -111,6 +111,12 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument(
                 "--workers", type=_positive, metavar="N", help="default: all processors"
             )
+            sub.add_argument(
+                "--shard", metavar="I/N", help="read only the I-th of N shares of the units"
+            )
+            sub.add_argument(
+                "--retry", choices=("incomplete",), help="read again what was not read to its end"
+            )
             sub.add_argument("--quiet", action="store_true", help="no progress")
 
     sub = verb("stats", _stats)
@@ -203,6 +209,8 @@ def _run(options: argparse.Namespace) -> int:
         workers=options.workers,
         address=options.address,
         limit=options.limit,
+        shard=options.shard,
+        retry=options.retry,
         quiet=options.quiet,
     )
     _point_to(result.path)
@@ -272,7 +280,7 @@ def _plan(options: argparse.Namespace) -> int:
 def _stats(options: argparse.Namespace) -> int:
     """The drop table of a run; by language, source, crawl or domain with --by."""
     from curation.engine.plan import open_plan
-    from curation.engine.stats import collect, problems, unfinished
+    from curation.engine.stats import books_of, collect, problems, unfinished
     from curation.inspect import breakdown, droptable
 
     plan = open_plan(options.run)
@@ -280,15 +288,16 @@ def _stats(options: argparse.Namespace) -> int:
         rows = breakdown.collect(plan, options.by)
         _print_json(rows) if options.json else print(breakdown.render(rows, options.by))
         return DONE
-    stats = collect(plan)
+    books = books_of(plan)
+    stats = collect(plan, books)
     if options.json:
         _print_json(stats)
     else:
         print(droptable.render(stats))
-        left = unfinished(plan)
+        left = unfinished(plan, books[0])
         for path, problem in left.items():
             print(f"{path}: {problem}")
-        for path, places in problems(plan).items():
+        for path, places in problems(plan, books[0]).items():
             if path not in left:
                 print(f"{path}: read to its end, but {', '.join(places[:5])}")
     return DONE

@@ -90,6 +90,10 @@ class Stage(BaseModel):
         """What else decides the output: versions of native libraries, digests of models, lists."""
         return {}
 
+    def memory(self) -> int:
+        """Bytes that the stage takes besides the documents: its model, its child process."""
+        return 0
+
 
 class Filter(Stage):
     """A judge: scores documents and declares rules; the engine drops.

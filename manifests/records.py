@@ -38,7 +38,20 @@ def digest_of(value: Any) -> str:
     return digest(canonical(value))
 
 
-@dataclass(frozen=True)
+def _holds(data: bytes, core: Any, wanted: str) -> bool:
+    """Whether the core of a receipt has the digest that it says.
+
+    `core` is the first key of a canonical record, so its bytes lie there as they were digested;
+    writing it down once more, the sure way, takes twice as long as reading it did.
+    """
+    head, tail = b'{"core":', f',"digest":"{wanted}","envelope":'.encode()
+    end = data.find(tail)
+    if data.startswith(head) and end > 0 and digest(data[len(head) : end]) == wanted:
+        return True
+    return digest_of(core) == wanted
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """A file that a task wrote. `path` is relative to the run; absolute where a base run has it."""
 
@@ -88,9 +101,10 @@ class Receipt:
     def load(path: Path) -> Receipt | None:
         """The receipt at `path`; None where there is none or where its bytes are damaged."""
         try:
-            record = json.loads(path.read_bytes())
+            data = path.read_bytes()
+            record = json.loads(data)
             core = record["core"]
-            if record["schema"] != RECEIPT_SCHEMA or record["digest"] != digest_of(core):
+            if record["schema"] != RECEIPT_SCHEMA or not _holds(data, core, record["digest"]):
                 return None
             outputs = {name: Output(**output) for name, output in core["outputs"].items()}
             return Receipt(**{**core, "outputs": outputs}, envelope=record["envelope"])

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from kit import STAGES, contents, duplicated, page, recipe, write_jsonl
 
 from curation import run
 from curation.engine.driver import RunFailed, drive
@@ -25,74 +26,11 @@ from curation.engine.unit import run_task
 from curation.inspect import verify
 from manifests.records import Receipt
 
-#: What must be equal in bytes between any two runs of the same recipe on the same inputs.
-STABLE = (
-    "documents/*",
-    "segments/*/text/*",
-    "segments/*/signals/*",
-    "segments/*/samples/*",
-    "segments/*/removals/*",
-    "segments/*/work/*",
-    "stats.json",
-)
-
-WORDS = str.split(
-    "the mill and the river have to be seen with that old wheel of oak which turns slowly "
-    "under a grey sky while people of the valley carry grain along the narrow road"
-)
-
-
-def page(number: int, words: int = 120) -> str:
-    """English prose that passes the Gopher rules, different for every number."""
-    chosen = [WORDS[(number * 7 + i * (number % 5 + 1)) % len(WORDS)] for i in range(words)]
-    sentence = f"Page {number} tells of mill number {number}."
-    lines = [" ".join(chosen[i : i + 12]).capitalize() + "." for i in range(0, words, 12)]
-    return "\n".join([sentence, *lines])
-
-
-def write_jsonl(path: Path, texts: list[str], urls: list[str] | None = None) -> Path:
-    rows = [
-        {"text": text, "id": f"{path.stem}-{i}", "url": urls[i] if urls else None}
-        for i, text in enumerate(texts)
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def recipe(*stages: Any, **more: Any) -> dict[str, Any]:
-    return {
-        "kind": "documents",
-        "name": "test",
-        "input": {"kind": "jsonl"},
-        "stages": list(stages),
-        **more,
-    }
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    found = {}
-    for pattern in STABLE:
-        for file in path.glob(pattern):
-            if file.name.startswith("."):
-                continue  # what a kill has left unfinished: no reader sees it
-            found[str(file.relative_to(path))] = file.read_bytes()
-    return found
-
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Five files with duplicates within and across them."""
-    folder = tmp_path_factory.mktemp("inputs")
-    for name in range(5):
-        texts = [page(name * 10 + i) for i in range(20)]  # half of them again in the next file
-        texts += ["too short", page(3, 30)]
-        urls = [f"https://example.org/{name}/{i}" for i in range(len(texts))]
-        urls[0] = "http://www.example.org/front/?utm_source=x"
-        write_jsonl(folder / f"part{name}.jsonl", texts, urls)
-    return folder
-
-
-STAGES = ({"gopher_quality": {}}, {"exact_dedup": {}})
+    return duplicated(tmp_path_factory.mktemp("inputs"))
 
 
 @pytest.fixture(scope="module")
@@ -233,17 +171,6 @@ def test_a_killed_run_resumes_to_the_same_bytes(
         process.wait()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     assert contents(path) == contents(finished)
-
-
-def test_two_drivers_at_once_harm_nothing(finished: Path, inputs: Path, tmp_path: Path) -> None:
-    file = tmp_path / "r.yaml"
-    file.write_text(json.dumps(recipe(*STAGES)))
-    command = [sys.executable, "-m", "curation", "run", str(file), "--input", str(inputs)]
-    command += ["--output", str(tmp_path / "b"), "--quiet", "--workers", "1"]
-    both = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(2)]
-    assert [process.wait(timeout=120) for process in both] == [0, 0]
-    assert contents(tmp_path / "b") == contents(finished)
-    assert verify.check(open_plan(tmp_path / "b"))["holds"]
 
 
 def test_a_base_run_is_reused_where_keys_are_the_same(
@@ -427,7 +354,7 @@ def test_an_input_that_changes_is_not_passed_off_as_whole(
     with source.open("a") as file:
         file.write(json.dumps({"text": page(77)}) + "\n")
     engine = InProcess()
-    stats = drive(plan, engine, Progress(quiet=True))
+    stats = drive(plan, engine, Progress(quiet=True)).stats
     assert before and not stats["complete"] and stats["reader"]["problems"] == {"changed": 1}
     assert stats["output"]["documents"] == 0
 

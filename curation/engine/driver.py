@@ -1,24 +1,32 @@
 """The driver: segment after segment, the tasks that have no receipt yet.
 
-What may live here: the order of segments and tasks, reuse of receipts, retries, the failure
-ceiling, and what a finished run writes (`stats.json`, `timings.json`). Receipts are the only state.
+What may live here: the order of segments and tasks, reuse of receipts, the failure ceiling, and
+what a finished run writes (`stats.json`, `timings.json`). Receipts are the only state; of each the
+driver keeps what later segments need, since there may be a hundred thousand.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
-from dataclasses import replace
+from collections import deque
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from curation.engine import resources
 from curation.engine.exchange import COLLATE, collate_name
-from curation.engine.executors import Executor, TaskFailed
+from curation.engine.executors import Executor, ExecutorLost
+from curation.engine.lease import Lease, LeaseHeld
 from curation.engine.plan import Plan, Segment, Task, freeze, open_plan, reading_tasks, tasks_of
 from curation.engine.progress import Progress
 from curation.engine.recipe import RecipeError
-from curation.engine.stats import collect, conservation, timings
+from curation.engine.retry import Retries, TaskFailed
+from curation.engine.stats import Books, books_of, collect, conservation, timings, unfinished
+from curation.read.tally import Entry
 from curation.stage import GlobalStep
 from manifests.files import file_digest, write_bytes
 from manifests.records import Output, Receipt, canonical, digest_of
@@ -27,20 +35,69 @@ EXCHANGE_BYTES = 256 << 20  # of run files per exchange task
 CEILING_DOCUMENTS = 1_000  # the failure ceiling is looked at from here on
 CEILING_UNITS = 50
 REPAIRS = 10  # damaged files that are made again in one go
-ATTEMPTS = 2  # a task that fails twice is quarantined
 
 
 class RunFailed(RuntimeError):
     """The run stopped: what it has done stays, and the same command goes on from there."""
 
 
+@dataclass(frozen=True)
+class Shard:
+    """The `number`-th of `count` shares of the units, counted from 1."""
+
+    number: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    def has(self, ordinal: int) -> bool:
+        return ordinal % self.count == self.number - 1
+
+    @staticmethod
+    def parse(text: str) -> Shard:
+        """`2/8`. Raises RecipeError."""
+        number, _, count = text.partition("/")
+        if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+            raise RecipeError(f"--shard {text}: I/N is wanted, with I from 1 to N")
+        return Shard(int(number), int(count))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a driver has done. `unfinished`: units that are not whole, each with the reason; of a
+    shard, its own."""
+
+    stats: dict[str, Any]
+    unfinished: dict[str, str]
+
+
 def drive(
-    plan: Plan, executor: Executor, progress: Progress, base: str | Path | None = None
-) -> dict[str, Any]:
-    """Runs or resumes a plan; its stats. Raises RecipeError before any work, RunFailed after."""
+    plan: Plan,
+    executor: Executor,
+    progress: Progress,
+    base: str | Path | None = None,
+    shard: Shard | None = None,
+    retry_incomplete: bool = False,
+) -> Outcome:
+    """Runs or resumes a plan, or does a shard of its units.
+
+    `retry_incomplete`: units whose input could not be read to its end are read again. Raises
+    RecipeError before any work, RunFailed after.
+    """
     reusable = _base(plan, base)
     freeze(plan)
-    return _Driver(open_plan(plan.run), executor, reusable, progress).drive()
+    try:
+        lease = Lease(plan.run, str(shard or ""))
+    except LeaseHeld as held:
+        raise RunFailed(str(held)) from None
+    try:
+        driver = _Driver(open_plan(plan.run), executor, reusable, progress, lease)
+        return driver.drive(shard, retry_incomplete)
+    except ExecutorLost as lost:
+        raise RunFailed(f"{lost}; the same command goes on from here") from None
+    finally:
+        lease.close()
 
 
 def _base(plan: Plan, base: str | Path | None) -> dict[str, tuple[Receipt, Path]]:
@@ -66,6 +123,27 @@ class _Damaged(Exception):
         self.path = path
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What the driver keeps of a receipt."""
+
+    status: str
+    outputs: dict[str, Output]
+    kept: int  # bytes on disk of the documents that go on
+    first: Entry | None  # of a byte range: where its first item begins,
+    next: Entry | None  # and where the next one after it does
+
+    @staticmethod
+    def of(receipt: Receipt) -> _Done:
+        reader = receipt.counts.get("reader", {})
+        places = [reader.get(name) for name in ("first", "next")]
+        first, following = (None if place is None else Entry(*place) for place in places)
+        text = receipt.outputs.get("text")
+        kept = _kept_size(receipt, text) if text else 0
+        needed = {k: v for k, v in receipt.outputs.items() if k not in ("signals", "samples")}
+        return _Done(receipt.status, needed, kept, first, following)
+
+
 class _Driver:
     def __init__(
         self,
@@ -73,14 +151,19 @@ class _Driver:
         executor: Executor,
         reusable: dict[str, tuple[Receipt, Path]],
         progress: Progress,
+        lease: Lease,
     ) -> None:
-        self.plan, self.executor, self.progress = plan, executor, progress
+        self.plan, self.executor, self.progress, self.lease = plan, executor, progress, lease
         self.reusable = reusable
         self.based, self.borrowed = bool(reusable), 0  # whether there is a base; tasks reused
-        self.receipts: dict[int, dict[str, Receipt]] = {}  # segment -> task -> receipt
+        self.done: dict[int, dict[str, _Done]] = {}  # segment -> task -> what it did
+        self.books: dict[int, Books] = {}
+        self.shard: Shard | None = None
+        self.retry_incomplete = False
 
-    def drive(self) -> dict[str, Any]:
+    def drive(self, shard: Shard | None, retry_incomplete: bool) -> Outcome:
         """All segments in order, then the reports. Damaged files are made again."""
+        self.shard, self.retry_incomplete = shard, retry_incomplete
         for _ in range(REPAIRS):
             try:
                 self._segments()
@@ -91,12 +174,24 @@ class _Driver:
                 self.progress.end()
         else:
             raise RunFailed("files of the run are damaged again and again")
-        self._check_between()
-        stats = collect(self.plan)
+        if shard is not None:
+            return self._shard_outcome(shard)
+        books = [self.books[segment.index] for segment in self.plan.segments]
+        if problem := conservation(books):
+            raise RunFailed(problem)
+        stats = collect(self.plan, books)
         write_bytes(self.plan.run / "stats.json", canonical(stats) + b"\n")
-        write_bytes(self.plan.run / "timings.json", canonical(timings(self.plan)) + b"\n")
+        write_bytes(self.plan.run / "timings.json", canonical(timings(books)) + b"\n")
         self._tidy()
-        return stats
+        return Outcome(stats, unfinished(self.plan, books[0]))
+
+    def _shard_outcome(self, shard: Shard) -> Outcome:
+        books = books_of(self.plan)
+        left = unfinished(self.plan, books[0])
+        mine = {unit.shown for unit in self.plan.units if shard.has(unit.ordinal)}
+        return Outcome(
+            collect(self.plan, books), {name: why for name, why in left.items() if name in mine}
+        )
 
     def _forget(self, damage: _Damaged) -> None:
         """Removes the receipt of a damaged file, and with it the file counts as not made."""
@@ -108,37 +203,77 @@ class _Driver:
                 if named or str(path.relative_to(self.plan.run)) == damage.path:
                     path.unlink(missing_ok=True)
                     self.reusable.pop(receipt.key if receipt else "", None)
-        self.receipts.clear()
+        self.done.clear()
+        self.books.clear()
 
     def _segments(self) -> None:
         for segment in self.plan.segments:
             if segment.kind == "exchange":
                 self._exchange(segment)
             elif segment.kind == "read":
-                self._segment(segment, reading_tasks(self.plan))
+                self._read(segment)
+                if self.shard is not None:
+                    return
             else:
                 self._segment(segment, self._following(segment))
 
     # What there is to do
 
+    def _read(self, segment: Segment) -> None:
+        """Every unit, and again those byte ranges that began at a wrong place."""
+        tasks = reading_tasks(self.plan)
+        done = self._segment(segment, tasks)
+        self.retry_incomplete = False  # they have had their second chance
+        if self.shard is not None:
+            return  # the ranges of a file are held together when all are there
+        while wrong := self._broken_chains(tasks, done):
+            self.progress.say(
+                f"{segment.name}: {len(wrong)} byte ranges began inside a record; read again"
+            )
+            self._work(segment, wrong)
+            self.books[segment.index] = Books.of(self.plan, segment)
+
+    def _broken_chains(self, tasks: Sequence[Task], done: dict[str, _Done]) -> list[Task]:
+        """Of each file the first byte range that does not begin where the one before it ended.
+
+        Looking for the first record of a range may err (a nested archive looks like a boundary), so
+        a file is read right when its ranges chain from 0 to its end.
+        """
+        wrong = []
+        units = self.plan.units
+        for file, group in groupby(tasks, key=lambda task: units[task.units[0]].input):
+            expected: Entry | None = Entry(0)  # None: not known, since the range before has no end
+            for task in group:
+                span, here = units[task.units[0]].span, done[task.name]
+                if span is None or span.stop is None or here.status == "quarantined":
+                    expected = None
+                    continue
+                if expected is not None and here.first != expected:
+                    beyond = expected.offset >= span.stop
+                    if here.first is None and beyond:
+                        continue  # nothing begins in this range, as it said
+                    wrong.append(replace(task, entry=expected))
+                    break
+                expected = here.next
+            else:
+                if expected is not None and expected.offset != file.size:
+                    at = expected.offset
+                    raise RunFailed(f"{file.path}: read to {at} of its {file.size} bytes")
+        return wrong
+
     def _following(self, segment: Segment) -> list[Task]:
         """Tasks of a segment that reads texts of an earlier one, with its slices of removals."""
-        before = self.receipts[self.plan.before(segment).index]
+        before = self.done[self.plan.before(segment).index]
+        steps = [self.done[self.plan.exchange_of(step).index] for step in segment.removals]
         consumed: dict[int, str] = {}
         sizes = [0] * len(self.plan.units)
         for unit in self.plan.units:
-            receipt = before.get(unit.name)
-            if receipt is None or receipt.status == "quarantined":
+            here = before[unit.name]
+            if here.status == "quarantined":
                 continue
-            text = receipt.outputs["text"]
-            slices = [
-                self.receipts[self.plan.exchange_of(step).index][collate_name(unit)]
-                .outputs["removals"]
-                .digest
-                for step in segment.removals
-            ]
-            consumed[unit.ordinal] = digest_of([text.digest, slices])
-            sizes[unit.ordinal] = _kept_size(receipt, text)
+            slices = [step[collate_name(unit)].outputs["removals"].digest for step in steps]
+            consumed[unit.ordinal] = digest_of([here.outputs["text"].digest, slices])
+            sizes[unit.ordinal] = here.kept
         return tasks_of(self.plan, segment, consumed, sizes)
 
     def _exchange(self, segment: Segment) -> None:
@@ -146,17 +281,16 @@ class _Driver:
         assert segment.step is not None
         step = segment.step.stage
         assert isinstance(step, GlobalStep)
-        before = self.receipts[self.plan.before(segment).index]
-        names = [unit.name for unit in self.plan.units]
+        before = self.done[self.plan.before(segment).index]
         inputs = {
-            name: receipt.outputs
-            for name in names
-            if (receipt := before.get(name)) and receipt.status != "quarantined"
+            unit.name: before[unit.name].outputs
+            for unit in self.plan.units
+            if before[unit.name].status != "quarantined"
         }
         prefix = segment.step.name + "."
         steps = self.plan.before(segment).prepares
         earlier = [
-            self.receipts[self.plan.exchange_of(other).index]
+            self.done[self.plan.exchange_of(other).index]
             for other in steps[: steps.index(segment.step)]
         ]
         consumed = digest_of(
@@ -184,8 +318,8 @@ class _Driver:
                 )
                 for part in range(parts)
             ]
-            receipts = self._segment(segment, tasks, f"{phase}-*")
-            consumed = digest_of([consumed, [[t.name, _digests(receipts[t.name])] for t in tasks]])
+            done = self._segment(segment, tasks, f"{phase}-*")
+            consumed = digest_of([consumed, [[t.name, _digests(done[t.name])] for t in tasks]])
         self._segment(
             segment,
             [
@@ -204,10 +338,8 @@ class _Driver:
 
     # Doing it
 
-    def _segment(
-        self, segment: Segment, tasks: list[Task], pattern: str = "*"
-    ) -> dict[str, Receipt]:
-        """Makes sure that every task has a receipt; those of the whole segment so far.
+    def _segment(self, segment: Segment, tasks: list[Task], pattern: str = "*") -> dict[str, _Done]:
+        """Makes sure that every task has a receipt; what those of the whole segment did so far.
 
         `pattern`: of the receipts that these tasks account for. Another one of it is a leftover, of
         an attempt that had other inputs (a unit was quarantined then), and would be counted.
@@ -217,54 +349,63 @@ class _Driver:
         for path in directory.glob(f"{pattern}.json"):
             if path.name not in names:
                 path.unlink(missing_ok=True)
-        receipts = self.receipts.setdefault(segment.index, {})
+        done = self.done.setdefault(segment.index, {})
+        books = self.books.setdefault(segment.index, Books(segment))
+        if self.shard is not None:
+            tasks = [task for task in tasks if self.shard.has(task.units[0])]
         todo: list[Task] = []
         phase = tasks[0].phase if tasks else ""
         name = f"{segment.name} ({phase})" if phase else segment.name
         borrowed = self.borrowed
+        found: dict[str, int] = {}  # documents
         for task in tasks:
             receipt = self._found(segment, task)
             if receipt is None:
-                todo.append(task)
+                todo.append(replace(task, memory=resources.needed(self.plan, segment, task.weight)))
             else:
-                receipts[task.name] = receipt
-        self._ceiling(segment, receipts)
+                done[task.name] = _Done.of(receipt)
+                found[task.name] = receipt.counts.get("documents", 0)
+                books.add(receipt)
+        self._ceiling(books)
         if self.based:
             self.progress.say(f"{name}: {self.borrowed - borrowed} of {len(tasks)} tasks reused")
-        self.progress.begin(name, directory, tasks, receipts)
+        self.progress.begin(name, directory, tasks, found)
         todo.sort(key=lambda task: (-task.weight, task.name))  # the largest first
-        attempts: dict[str, int] = {}
-        while todo:
-            again: list[Task] = []
-            for task, outcome in self.executor.run(self.plan.run, todo):
-                if isinstance(outcome, TaskFailed):
-                    if outcome.damaged:
-                        raise _Damaged(outcome.damaged)
-                    if outcome.hopeless:
-                        raise RunFailed(f"{segment.name}/{task.name}: {outcome}")
-                    attempts[task.name] = attempts.get(task.name, 0) + 1
-                    if attempts[task.name] < ATTEMPTS:
-                        self.progress.say(f"{segment.name}/{task.name}: {outcome}; trying again")
-                        again.append(task)
-                        continue
-                    outcome = self._quarantine(segment, task, str(outcome))
-                receipts[task.name] = outcome
-                self.progress.done(task, outcome)
-                self._ceiling(segment, receipts)
-            todo = again
+        self._work(segment, todo)
         self.progress.end()
-        return receipts
+        return done
+
+    def _work(self, segment: Segment, todo: list[Task]) -> None:
+        """Has tasks carried out until each has a receipt."""
+        done, books = self.done[segment.index], self.books[segment.index]
+        queue, retries = deque(todo), Retries()
+        with closing(self.executor.run(self.plan.run, queue)) as outcomes:
+            for task, outcome in outcomes:
+                if self.lease.taken_over:
+                    raise RunFailed(f"the run was taken over by {self.lease.taken_over}")
+                name = f"{segment.name}/{task.name}"
+                if isinstance(outcome, TaskFailed) and outcome.damaged:
+                    raise _Damaged(outcome.damaged)
+                if isinstance(outcome, TaskFailed) and outcome.hopeless:
+                    raise RunFailed(f"{name}: {outcome}")
+                following, end = retries.after(task, outcome)
+                queue.extendleft(reversed(following))
+                if following and isinstance(outcome, TaskFailed):
+                    self.progress.say(f"{name}: {outcome}; {retries.measure(following[0])}")
+                if end is None:
+                    continue
+                if isinstance(end, TaskFailed):
+                    end = self._quarantine(segment, task, str(end))
+                done[task.name] = _Done.of(end)
+                books.add(end)
+                self.progress.done(task, end.counts)
+                self._ceiling(books)
 
     def _found(self, segment: Segment, task: Task) -> Receipt | None:
         """The valid receipt of a task: this run's, or one of the base's by the same key."""
         path = self.plan.receipt_path(segment, task.name)
         receipt = Receipt.load(path)
-        if (
-            receipt is not None
-            and receipt.key == task.key
-            and receipt.status != "quarantined"
-            and self._whole(receipt)
-        ):
+        if receipt is not None and self._valid(receipt, task):
             return receipt
         if task.key in self.reusable:
             receipt = self._borrow(segment, task, *self.reusable[task.key])
@@ -274,11 +415,15 @@ class _Driver:
                 return receipt
         return None
 
-    def _whole(self, receipt: Receipt) -> bool:
-        """Whether the outputs still lie where the receipt says, in their full size."""
+    def _valid(self, receipt: Receipt, task: Task) -> bool:
+        """Whether a receipt is of this very work, and its outputs still lie there in full size."""
+        if receipt.key != task.key or receipt.status == "quarantined":
+            return False
+        if receipt.status == "incomplete" and self.retry_incomplete:
+            return False
         for output in receipt.outputs.values():
             try:
-                if output.locate(self.plan.run).stat().st_size != output.bytes:
+                if os.stat(output.locate(self.plan.run)).st_size != output.bytes:
                     return False
             except OSError:
                 return False
@@ -306,42 +451,30 @@ class _Driver:
 
     def _quarantine(self, segment: Segment, task: Task, error: str) -> Receipt:
         if segment.kind != "read":
-            raise RunFailed(f"{segment.name}/{task.name} failed twice: {error}")
+            raise RunFailed(f"{segment.name}/{task.name} failed for good: {error}")
         receipt = Receipt(segment.name, task.name, task.key, "quarantined", {}, {"error": error})
         receipt.save(self.plan.receipt_path(segment, task.name))
         return receipt
 
-    def _ceiling(self, segment: Segment, receipts: Mapping[str, Receipt]) -> None:
+    def _ceiling(self, books: Books) -> None:
         """Stops the run where too many documents fail or too many units are quarantined."""
-        if segment.kind == "exchange":
-            return
-        ceiling = self.plan.recipe.settings.failure_ceiling
-        ended = list(receipts.values())
-        documents = sum(r.counts.get("documents", 0) for r in ended)
-        failed = sum(
-            stage["failed"]["documents"] for r in ended for stage in r.counts.get("stages", [])
-        )
-        if documents >= CEILING_DOCUMENTS and failed > ceiling * documents:
+        ceiling, name = self.plan.recipe.settings.failure_ceiling, books.segment.name
+        if books.documents >= CEILING_DOCUMENTS and books.failed > ceiling * books.documents:
             raise RunFailed(
-                f"{segment.name}: {failed} of {documents} documents failed, "
+                f"{name}: {books.failed} of {books.documents} documents failed, "
                 f"above failure_ceiling {ceiling}"
             )
-        quarantined = sum(r.status == "quarantined" for r in ended)
-        if len(ended) >= CEILING_UNITS and quarantined > ceiling * len(ended):
+        ended, quarantined = sum(books.status.values()), books.status["quarantined"]
+        if ended >= CEILING_UNITS and quarantined > ceiling * ended:
             raise RunFailed(
-                f"{segment.name}: {quarantined} of {len(ended)} units are quarantined, "
+                f"{name}: {quarantined} of {ended} units are quarantined, "
                 f"above failure_ceiling {ceiling}"
             )
-
-    def _check_between(self) -> None:
-        """What one segment kept must be what the next received, by rows, words and bytes."""
-        if problem := conservation(self.plan):
-            raise RunFailed(problem)
 
     def _tidy(self) -> None:
         """Removes files of documents/ that no receipt names: left by an attempt that was killed."""
-        last = self.receipts[self.plan.segments[-1].index].values()
-        named = {Path(o.path).name for r in last for o in r.outputs.values()}
+        last = self.done[self.plan.segments[-1].index].values()
+        named = {Path(o.path).name for done in last for o in done.outputs.values()}
         directory = self.plan.run / "documents"
         directory.mkdir(exist_ok=True)
         for path in directory.iterdir():
@@ -349,8 +482,8 @@ class _Driver:
                 path.unlink()
 
 
-def _digests(receipt: Receipt) -> dict[str, str]:
-    return {name: output.digest for name, output in receipt.outputs.items()}
+def _digests(done: _Done) -> dict[str, str]:
+    return {name: output.digest for name, output in done.outputs.items()}
 
 
 def _kept_size(receipt: Receipt, text: Output) -> int:

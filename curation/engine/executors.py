@@ -6,74 +6,58 @@ and a receipt back; they decide nothing: no retries, no order of their own, no s
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections import deque
+from collections.abc import Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from curation.engine.chain import StageFault
-from curation.engine.exchange import DamagedFile
+from curation.engine import resources
 from curation.engine.plan import Task, open_plan
+from curation.engine.ray_auth import ray_environment
+from curation.engine.retry import TaskFailed
 from curation.engine.unit import run_task
 from curation.stage import RAISED
 from manifests.records import Receipt
 
-
-class TaskFailed(RuntimeError):
-    """A task raised, or its worker died. The message says which error, in one line.
-
-    `hopeless`: no task can succeed (a full disk, an output that cannot be written, a stage that
-    breaks its contract), so that trying again or going on with other tasks is no use. `damaged`:
-    the file of the run that could not be read, as its receipt names it.
-    """
-
-    def __init__(self, message: str, hopeless: bool = False, damaged: str = "") -> None:
-        super().__init__(message)
-        self.hopeless = hopeless
-        self.damaged = damaged
-
-    @staticmethod
-    def of(error: BaseException) -> TaskFailed:
-        """What an error of a task means for the run."""
-        lines = str(error).strip().splitlines()
-        message = f"{type(error).__name__}: {lines[-1] if lines else ''}"[:500]
-        full = isinstance(error, OSError) and error.errno in _HOPELESS
-        damaged = error.path if isinstance(error, DamagedFile) else ""
-        return TaskFailed(message, full or isinstance(error, StageFault), damaged)
-
-    def plain(self) -> dict[str, Any]:
-        return {"message": str(self), "hopeless": self.hopeless, "damaged": self.damaged}
-
-
-#: What makes an output hopeless. Inputs that cannot be read are the reader's business.
-_HOPELESS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+LOOK = 5.0  # seconds between looks at the size of a cluster
 
 Finished = tuple[Task, Receipt | TaskFailed]
 
 
 class Executor(Protocol):
-    """Carries out tasks of the run at `run`, in any order, and yields each as it ends."""
+    """Carries out tasks of the run at `run`, in any order, and yields each as it ends.
+
+    Tasks are taken from the front of `queue` as there is room for them; who iterates may add to it
+    between two results. The iterator ends when the queue is empty and nothing runs. Raises
+    ExecutorLost where no task can be carried out any more.
+    """
 
     workers: int
 
-    def run(self, run: Path, tasks: Sequence[Task]) -> Iterator[Finished]: ...
+    def run(self, run: Path, queue: deque[Task]) -> Generator[Finished, None, None]: ...
 
     def close(self) -> None: ...
+
+
+class ExecutorLost(RuntimeError):
+    """What carries out the tasks is gone (the head of a cluster, say)."""
 
 
 def execute(run: str, task: dict[str, Any]) -> str:
     """What a worker does: opens the plan, runs the task, returns where its receipt lies."""
     plan, work = open_plan(run), Task.of(task)
     run_task(plan, work)
-    return str(plan.receipt_path(plan.segments[work.segment], work.name))
+    return str(plan.receipt_of(work))
 
 
 def _receipt(path: str) -> Receipt | TaskFailed:
@@ -86,9 +70,10 @@ class InProcess:
 
     workers = 1
 
-    def run(self, run: Path, tasks: Sequence[Task]) -> Iterator[Finished]:
+    def run(self, run: Path, queue: deque[Task]) -> Generator[Finished, None, None]:
         plan = open_plan(run)
-        for task in tasks:
+        while queue:
+            task = queue.popleft()
             try:
                 yield task, run_task(plan, task)
             except RAISED as error:
@@ -113,6 +98,7 @@ class _Worker:
     def ask(self, run: Path, task: Task) -> Receipt | TaskFailed:
         assert self._process.stdin and self._process.stdout
         request = json.dumps({"run": str(run), "task": task.plain()}).encode() + b"\n"
+        kills = resources.kills()
         try:
             self._process.stdin.write(request)
             self._process.stdin.flush()
@@ -120,7 +106,10 @@ class _Worker:
         except (OSError, ValueError):
             answer = b""
         if not answer:
-            return TaskFailed(f"WorkerDied: exit status {self._process.wait()}")
+            status = self._process.wait()
+            if status == -signal.SIGKILL and resources.kills() > kills:
+                return TaskFailed("OutOfMemory: the kernel killed the worker", "memory")
+            return TaskFailed(f"WorkerDied: exit status {status}", "worker")
         reply = json.loads(answer)
         if "receipt" in reply:
             return _receipt(reply["receipt"])
@@ -136,10 +125,14 @@ class _Worker:
 
 
 class Processes:
-    """Worker processes on this machine, one task each at a time; a dead one is replaced."""
+    """Worker processes on this machine, one task each at a time; a dead one is replaced.
+
+    No more tasks run at a time than their memory allows; one always does.
+    """
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
+        self._memory = resources.memory_of_machine()
         self._threads = ThreadPoolExecutor(workers)
         self._local = threading.local()
         self._all: list[_Worker] = []
@@ -151,20 +144,20 @@ class Processes:
             self._all.append(worker)
         return worker.ask(run, task)
 
-    def run(self, run: Path, tasks: Sequence[Task]) -> Iterator[Finished]:
-        waiting = iter(tasks)
+    def run(self, run: Path, queue: deque[Task]) -> Generator[Finished, None, None]:
         running: dict[Future[Receipt | TaskFailed], Task] = {}
-        for task in waiting:
-            running[self._threads.submit(self._ask, run, task)] = task
-            if len(running) == self.workers:
-                break
-        while running:
+        while queue or running:
+            while queue and self._room(queue[0], list(running.values())):
+                task = queue.popleft()
+                running[self._threads.submit(self._ask, run, task)] = task
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 yield running.pop(future), future.result()
-                for task in waiting:
-                    running[self._threads.submit(self._ask, run, task)] = task
-                    break
+
+    def _room(self, task: Task, running: list[Task]) -> bool:
+        taken = sum(other.memory for other in running)
+        fits = taken + task.memory <= self._memory
+        return len(running) < self.workers and (fits or not running)
 
     def close(self) -> None:
         for worker in self._all:
@@ -187,20 +180,21 @@ def stdout_to_stderr() -> Iterator[None]:
 
 
 class RayTasks:
-    """Ray Core tasks: at most `window` per worker in flight, no retries by Ray, no object store.
+    """Ray Core tasks: at most `window` per processor in flight, no retries by Ray, no object store.
 
-    With `address` None a local cluster is started and ended here.
+    With `address` None a local cluster is started and ended here. The window follows the size of
+    the cluster, so that tasks wait for machines that join, and an autoscaler sees them wait.
     """
 
     window = 2
 
     def __init__(self, workers: int, address: str | None = None) -> None:
-        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        ray_environment()
         import ray
 
         self._ray, self._own = ray, not ray.is_initialized()
         if self._own:
+            handlers = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)}
             with stdout_to_stderr():
                 ray.init(
                     address=address or "local",
@@ -209,36 +203,71 @@ class RayTasks:
                     log_to_driver=False,
                     logging_level=logging.WARNING,
                 )
-        resources: Any = ray
-        cpus = int(resources.cluster_resources().get("CPU", workers))
-        self.workers = min(workers, cpus) if address is None else cpus
+            for number, handler in handlers.items():  # Ray puts its own in their place
+                signal.signal(number, handler)
+        self._limit = None if address else workers
+        self._looked = 0.0
+        self._look()
         self._remote = ray.remote(num_cpus=1, max_retries=0)(execute)
 
-    def run(self, run: Path, tasks: Sequence[Task]) -> Iterator[Finished]:
-        waiting = iter(tasks)
+    def _look(self) -> None:
+        """Notes how large the cluster is, and how much memory its largest machine has for tasks."""
+        if self._looked and time.monotonic() - self._looked < LOOK:
+            return
+        self._looked = time.monotonic()
+        nodes: Any = self._ray.nodes
+        alive = [node["Resources"] for node in nodes() if node["Alive"]]
+        cpus = int(sum(resources.get("CPU", 0) for resources in alive))
+        self.workers = max(1, min(cpus, self._limit or cpus))
+        self._memory = int(max([resources.get("memory", 0) for resources in alive], default=0))
+
+    def run(self, run: Path, queue: deque[Task]) -> Generator[Finished, None, None]:
         running: dict[Any, Task] = {}
-        bound = self.window * self.workers
-        with stdout_to_stderr():
-            for task in waiting:
-                running[self._remote.remote(str(run), task.plain())] = task
-                if len(running) == bound:
-                    break
-        while running:
-            ready, _ = self._ray.wait(list(running), num_returns=1)
-            for reference in ready:
-                task = running.pop(reference)
-                try:
-                    yield task, _receipt(self._ray.get(reference))
-                except self._ray.exceptions.RayError as error:
-                    yield task, TaskFailed.of(getattr(error, "cause", None) or error)
-                for following in waiting:
-                    running[self._remote.remote(str(run), following.plain())] = following
-                    break
+        try:
+            while queue or running:
+                while queue and len(running) < self.window * self.workers:
+                    task = queue.popleft()
+                    running[self._submit(run, task)] = task
+                ready, _ = self._ray.wait(list(running), num_returns=1, timeout=LOOK)
+                for reference in ready:
+                    task = running.pop(reference)
+                    yield task, self._outcome(reference)
+                self._look()
+        finally:
+            for reference in running:  # of a driver that stops: nobody waits for them
+                self._ray.cancel(reference, force=True)
+
+    def _submit(self, run: Path, task: Task) -> Any:
+        # What no machine has would be waited for without end.
+        wanted = min(task.memory, self._memory)
+        try:
+            return self._remote.options(memory=wanted).remote(str(run), task.plain())
+        except self._ray.exceptions.RayError as error:
+            raise ExecutorLost(f"the Ray cluster cannot be reached: {error}") from None
+
+    def _outcome(self, reference: Any) -> Receipt | TaskFailed:
+        errors = self._ray.exceptions
+        try:
+            return _receipt(self._ray.get(reference))
+        except errors.RayTaskError as error:
+            return TaskFailed.of(error.cause)
+        except errors.OutOfMemoryError:
+            return TaskFailed("OutOfMemory: Ray killed the worker", "memory")
+        except (errors.NodeDiedError, errors.LocalRayletDiedError):
+            return TaskFailed("NodeDied: the machine of the task is gone", "node")
+        except errors.WorkerCrashedError:
+            return TaskFailed("WorkerDied: the worker of the task died", "worker")
+        except errors.RayError as error:
+            return TaskFailed(f"{type(error).__name__}: {_first_line(error)}", "node")
 
     def close(self) -> None:
         if self._own:
             with stdout_to_stderr():
                 self._ray.shutdown()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0][:300]
 
 
 def make(kind: str, workers: int, address: str | None = None) -> Executor:

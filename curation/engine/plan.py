@@ -25,6 +25,7 @@ from curation.document import DOCUMENT_SCHEMA, SCHEMA_VERSION, Documents
 from curation.engine.chain import as_column
 from curation.engine.recipe import Recipe, RecipeError, StageSpec, load
 from curation.read import SUFFIXES
+from curation.read.tally import Entry, Span
 from curation.stage import RAISED, Editor, Filter, GlobalStep, Stage
 from curation.storage import InputError, InputFile, list_inputs
 from manifests.files import write_bytes
@@ -37,13 +38,30 @@ ENGINE_VERSION = 1
 Kind = Literal["read", "exchange", "filter", "documents"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Unit:
-    """One input file: what a task of the first segment reads."""
+    """One input file, or the records that start in a byte range of it: what a task reads.
+
+    `span` is None for a whole file; `weight` the bytes that the unit reads.
+    """
 
     ordinal: int
     name: str
     input: InputFile
+    span: Span | None = None
+
+    @property
+    def weight(self) -> int:
+        if self.span is None or self.span.stop is None:
+            return self.input.size or 0
+        return self.span.stop - self.span.start
+
+    @property
+    def shown(self) -> str:
+        """The unit for a person: its path, and the range where it is not the whole file."""
+        if self.span is None:
+            return self.input.path
+        return f"{self.input.path}, bytes {self.span.start}-{self.span.stop}"
 
     @property
     def salt(self) -> int:
@@ -77,9 +95,14 @@ class Segment:
         return [spec.name for spec in (*self.removals, *self.stages)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Task:
-    """One piece of work: small enough to send, complete enough to run anywhere."""
+    """One piece of work: small enough to send, complete enough to run anywhere.
+
+    `entry` is told where reading a byte range must begin, once that is known better than by a look.
+    `piece` i of `pieces` does the i-th share of the documents alone, for lack of memory; piece
+    number `pieces` joins what the others wrote.
+    """
 
     segment: int
     name: str
@@ -89,13 +112,24 @@ class Task:
     part: int = 0
     parts: int = 1
     weight: int = 0  # bytes to be read, for the order and the progress
+    memory: int = 0  # bytes that the task is expected to take at most
+    entry: Entry | None = None
+    piece: int = 0
+    pieces: int = 0
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
     def of(plain: Mapping[str, Any]) -> Task:
-        return Task(**{**plain, "units": tuple(plain["units"])})
+        entry = plain["entry"]
+        return Task(
+            **{
+                **plain,
+                "units": tuple(plain["units"]),
+                "entry": Entry(**entry) if entry else None,
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -132,6 +166,16 @@ class Plan:
     def receipt_path(self, segment: Segment, task: str) -> Path:
         return self.receipts(segment) / f"{task}.json"
 
+    def receipt_of(self, task: Task) -> Path:
+        """Where the receipt of a task lies; that of a piece lies beside what it wrote."""
+        if task.piece < task.pieces:
+            return self.pieces(task) / f"{task.piece}.json"
+        return self.receipt_path(self.segments[task.segment], task.name)
+
+    def pieces(self, task: Task) -> Path:
+        """The directory of the pieces of a divided task; it is removed once they are joined."""
+        return self.run / self.segments[task.segment].directory / "pieces" / task.name
+
     def receipts(self, segment: Segment) -> Path:
         """The directory of a segment's receipts."""
         return self.run / segment.directory / "receipts"
@@ -145,7 +189,7 @@ class Plan:
             "seed": self.recipe.settings.seed,
             "recipe": self.recipe.resolved(),
             "import_path": sorted(homes),
-            "inputs": [asdict(unit.input) for unit in self.units],
+            "inputs": [asdict(file) for file in dict.fromkeys(unit.input for unit in self.units)],
             "signals": dict(self.types),
             "segments": [
                 {
@@ -188,7 +232,7 @@ def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
     for file in files:
         if not _is_utf8(file.path):
             raise RecipeError(f"{file.path!r}: the name of this file is not UTF-8")
-    units = tuple(Unit(i, unit_name(file.path), file) for i, file in enumerate(files))
+    units = units_of(recipe, files)
     segments = cut(recipe)
     types = probe(recipe)
     if run is None:
@@ -197,6 +241,25 @@ def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
         )
         run = Path("runs") / f"{settings.name}-{identity[:8]}"
     return Plan(Path(os.path.abspath(run)), recipe, units, segments, types)
+
+
+def units_of(recipe: Recipe, files: Sequence[InputFile]) -> tuple[Unit, ...]:
+    """The units of a listing: files, and the byte ranges of those that are larger than a split.
+
+    The ranges are cut evenly by the recipe's split size alone, never by who will read them.
+    """
+    split = getattr(recipe.settings.input, "split", None)
+    units: list[Unit] = []
+    for file in files:
+        name, size = unit_name(file.path), file.size or 0
+        ranges = -(-size // split) if split else 1
+        if ranges <= 1:
+            units.append(Unit(len(units), name, file))
+            continue
+        for i in range(ranges):
+            span = Span(i * size // ranges, (i + 1) * size // ranges)
+            units.append(Unit(len(units), f"{name}-{i:05d}", file, span))
+    return tuple(units)
 
 
 def _is_utf8(name: str) -> bool:
@@ -435,10 +498,7 @@ def _open(path: Path, stamp: int) -> Plan:
             sys.path.append(entry)
     recipe = load(record["recipe"])
     keys = [segment["key"] for segment in record["segments"]]
-    units = tuple(
-        Unit(i, unit_name(entry["path"]), InputFile(**entry))
-        for i, entry in enumerate(record["inputs"])
-    )
+    units = units_of(recipe, [InputFile(**entry) for entry in record["inputs"]])
     return Plan(path.parent, recipe, units, cut(recipe, keys), record["signals"])
 
 
@@ -493,10 +553,12 @@ def tasks_of(
 
 
 def reading_tasks(plan: Plan) -> list[Task]:
-    """The tasks of the first segment, one per input."""
-    consumed = {
-        unit.ordinal: digest_of([unit.input.path, unit.input.size, unit.input.version])
-        for unit in plan.units
-    }
-    sizes = [unit.input.size or 0 for unit in plan.units]
+    """The tasks of the first segment, one per unit."""
+    consumed = {}
+    for unit in plan.units:
+        identity = [unit.input.path, unit.input.size, unit.input.version]
+        if unit.span is not None:
+            identity += [unit.span.start, unit.span.stop]
+        consumed[unit.ordinal] = digest_of(identity)
+    sizes = [unit.weight for unit in plan.units]
     return tasks_of(plan, plan.segments[0], consumed, sizes)

@@ -11,9 +11,9 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from curation.engine.plan import Task
-from manifests.records import Receipt
 
 BEAT = 1.0  # seconds between heartbeats of a task, and between refreshes of the live line
 EVERY = 5.0  # seconds between plain lines
@@ -68,9 +68,9 @@ class Progress:
         name: str,
         directory: Path,
         tasks: Sequence[Task],
-        found: Mapping[str, Receipt],
+        found: Mapping[str, int],
     ) -> None:
-        """A segment starts; the tasks in `found` have their receipts already."""
+        """A segment starts; the tasks in `found` are done already, with so many documents."""
         done = [task for task in tasks if task.name in found]
         self._name, self._directory = name, directory
         self._total, self._ended = len(tasks), len(done)
@@ -90,11 +90,12 @@ class Progress:
         while not self._stop.wait(BEAT if self._live else EVERY):
             self._show()
 
-    def done(self, task: Task, receipt: Receipt) -> None:
+    def done(self, task: Task, counts: Mapping[str, Any]) -> None:
+        """A task has ended; `counts` as its receipt has them."""
         self._ended += 1
         self._weight_done += task.weight + 1
-        self._documents += receipt.counts.get("documents", 0)
-        self._kept += receipt.counts.get("output", {}).get("documents", 0)
+        self._documents += counts.get("documents", 0)
+        self._kept += counts.get("output", {}).get("documents", 0)
 
     def end(self) -> None:
         """The segment has ended, or the run stops."""

@@ -64,12 +64,14 @@ class WarcInput(_Input):
     media_types: tuple[str, ...] = ("text/html", "application/xhtml+xml")  # that are documents
     truncated: Literal["keep", "drop"] = "keep"  # captures cut by the crawler or on the way
     max_body: Size = 32 << 20  # bytes of a decoded body; a larger one is skipped
+    split: Size = 256 * 10**6  # bytes of a unit: a larger file is read in byte ranges
 
 
 class WetInput(_Input):
     """WET archives: text that Common Crawl has extracted."""
 
     kind: Literal["wet"]
+    split: Size = 256 * 10**6  # bytes of a unit: a larger file is read in byte ranges
 
 
 class JsonlInput(_Input):

@@ -89,6 +89,15 @@ class Samples:
             best.sort(key=lambda sample: (sample["hash"], sample["id"], sample["row"]))
             del best[PER_REASON:]
 
+    def merge(self, table: pa.Table) -> None:
+        """Considers the samples of another task."""
+        for sample in table.to_pylist():
+            key = (sample["kind"], sample["stage"], sample["reason"])
+            self._kept.setdefault(key, []).append(sample)
+        for best in self._kept.values():
+            best.sort(key=lambda sample: (sample["hash"], sample["id"], sample["row"]))
+            del best[PER_REASON:]
+
     def table(self) -> pa.Table:
         rows = [sample for key in sorted(self._kept) for sample in self._kept[key]]
         return pa.Table.from_pylist(rows, schema=SAMPLE_SCHEMA)

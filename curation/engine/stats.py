@@ -1,17 +1,18 @@
 """The books of a run, added up from its receipts: `stats.json` and `timings.json`.
 
 What may live here: sums over receipts, and the check that segments hand on what they kept. Integers
-only, so that the order of receipts cannot matter.
+only, so that the order of receipts cannot matter. Every receipt is read once and then let go: there
+may be a hundred thousand of them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from curation.engine.ledger import Account, Amount
-from curation.engine.plan import Plan, Segment, Unit
+from curation.engine.plan import Plan, Segment
 from manifests.records import Receipt
 
 STATS_SCHEMA = 1
@@ -25,70 +26,119 @@ def receipts(plan: Plan, segment: Segment) -> Iterator[Receipt]:
             yield receipt
 
 
-def accounts(plan: Plan, segment: Segment) -> list[Account]:
-    """The accounts of a map segment over all its tasks."""
-    totals = {name: Account(name) for name in segment.accounts}
-    for receipt in receipts(plan, segment):
-        for stage in receipt.counts.get("stages", []):
-            totals[stage["name"]].merge(stage)
-    return list(totals.values())
+class Books:
+    """The sums of one segment over the receipts that were added."""
 
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.accounts = {name: Account(name) for name in segment.accounts}
+        self.status: Counter[str] = Counter()
+        self.reader: dict[str, Counter[str]] = {
+            name: Counter() for name in ("amounts", "skipped", "notes", "problem_counts")
+        }
+        self.documents = 0
+        self.output = Amount()
+        self.units: set[int] = set()  # ordinals
+        self.tasks = 0
+        self.seconds: Counter[str] = Counter()
+        self.stages: Counter[str] = Counter()  # CPU seconds
+        self.peaks = {"peak_bytes": 0, "child_peak_bytes": 0, "tree_peak_bytes": 0}
+        self.hosts: set[str] = set()
+        self.left: dict[str, str] = {}  # reading tasks that did not end whole -> why
+        self.places: dict[str, list[str]] = {}  # reading tasks -> what was wrong with the input
 
-def collect(plan: Plan) -> dict[str, Any]:
-    """What `stats.json` says: reader, stages and output of a run, as far as it has come."""
-    records = documents = 0
-    skipped: Counter[str] = Counter()
-    notes: Counter[str] = Counter()
-    problems: Counter[str] = Counter()
-    status: Counter[str] = Counter()
-    first, last = plan.segments[0], plan.segments[-1]
-    for receipt in receipts(plan, first):
-        status[receipt.status] += 1
+    @staticmethod
+    def of(plan: Plan, segment: Segment) -> Books:
+        """The books of a segment as its receipts on disk have them."""
+        books = Books(segment)
+        for receipt in receipts(plan, segment):
+            books.add(receipt)
+        return books
+
+    def add(self, receipt: Receipt) -> None:
+        self.status[receipt.status] += 1
+        if receipt.envelope:
+            self._time(receipt.envelope)
         if receipt.status == "quarantined":
-            continue
-        part = receipt.counts["reader"]
-        records += part["records"]
-        documents += part["documents"]
-        skipped.update(part["skipped"])
-        notes.update(part["notes"])
-        problems.update(part["problem_counts"])
+            self.left[receipt.task] = f"quarantined: {receipt.counts['error']}"
+            return
+        if self.segment.kind == "exchange":
+            return
+        counts = receipt.counts
+        for stage in counts["stages"]:
+            self.accounts[stage["name"]].merge(stage)
+        self.documents += counts["documents"]
+        self.output.add(Amount.of(counts["output"]))
+        self.units.update(counts["units"])
+        if reader := counts.get("reader"):
+            self.reader["amounts"].update(
+                {"records": reader["records"], "documents": reader["documents"]}
+            )
+            for name in ("skipped", "notes", "problem_counts"):
+                self.reader[name].update(reader[name])
+            if places := _places(reader):
+                self.places[receipt.task] = places
+                if receipt.status == "incomplete":
+                    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+                    self.left[receipt.task] = f"incomplete: {places[0]}{more}"
+
+    def _time(self, envelope: Any) -> None:
+        self.tasks += 1
+        for name in ("seconds", "cpu_seconds", "own_cpu_seconds"):
+            self.seconds[name] += envelope[name]
+        self.stages.update(envelope["stage_cpu_seconds"])
+        for name, peak in self.peaks.items():
+            self.peaks[name] = max(peak, envelope[name])
+        self.hosts.add(envelope["host"])
+
+    @property
+    def failed(self) -> int:
+        """Documents that failed in any stage."""
+        return sum(account.failed.documents for account in self.accounts.values())
+
+
+def books_of(plan: Plan) -> list[Books]:
+    """The books of all segments, from the receipts on disk."""
+    return [Books.of(plan, segment) for segment in plan.segments]
+
+
+def collect(plan: Plan, books: list[Books] | None = None) -> dict[str, Any]:
+    """What `stats.json` says: reader, stages and output of a run, as far as it has come."""
+    books = books_of(plan) if books is None else books
+    first, last = books[0], books[-1]
     stages = []
-    for segment in plan.maps:
-        for account in accounts(plan, segment):
+    for segment in books:
+        for account in segment.accounts.values():
             plain = account.plain()
             del plain["sums"]  # they hold the names of the inputs; the receipts keep them
             stages.append(plain)
-    output = Amount()
-    written: set[int] = set()
-    for receipt in receipts(plan, last):
-        output.add(Amount.of(receipt.counts["output"]))
-        written.update(receipt.counts["units"])
-    wanted = {unit.ordinal for unit in plan.units}
     return {
         "schema": STATS_SCHEMA,
-        "complete": status["done"] == len(plan.units) and written == wanted,
+        "complete": first.status["done"] == len(plan.units) == len(last.units),
         "units": {
             "all": len(plan.units),
-            **{name: status[name] for name in ("done", "incomplete", "quarantined")},
+            **{name: first.status[name] for name in ("done", "incomplete", "quarantined")},
         },
         "reader": {
-            "records": records,
-            "documents": documents,
-            "skipped": dict(sorted(skipped.items())),
-            "notes": dict(sorted(notes.items())),
-            "problems": dict(sorted(problems.items())),
+            "records": first.reader["amounts"]["records"],
+            "documents": first.reader["amounts"]["documents"],
+            "skipped": dict(sorted(first.reader["skipped"].items())),
+            "notes": dict(sorted(first.reader["notes"].items())),
+            "problems": dict(sorted(first.reader["problem_counts"].items())),
         },
         "stages": stages,
-        "output": output.plain(),
+        "output": last.output.plain(),
     }
 
 
-def conservation(plan: Plan) -> str | None:
+def conservation(books: list[Books]) -> str | None:
     """What does not balance between the segments of a finished run; None where all does."""
     before: Account | None = None
-    kept = None
-    for segment in plan.maps:
-        totals = accounts(plan, segment)
+    kept: Amount | None = None
+    for segment in books:
+        if segment.segment.kind == "exchange":
+            continue
+        totals = list(segment.accounts.values())
         for account in totals:
             if problem := account.imbalance():
                 return problem
@@ -97,74 +147,54 @@ def conservation(plan: Plan) -> str | None:
             ):
                 return f"{account.name} did not receive what {before.name} kept"
             before = account
-        outputs = Amount()
-        for receipt in receipts(plan, segment):
-            if receipt.status != "quarantined":
-                outputs.add(Amount.of(receipt.counts["output"]))
+        outputs, name = segment.output, segment.segment.name
         if kept is not None and not totals and outputs != kept:
-            return f"segment {segment.name} wrote {outputs}, {kept} was kept before it"
+            return f"segment {name} wrote {outputs}, {kept} was kept before it"
         if before is not None and before.kept != outputs:
-            return f"segment {segment.name} wrote {outputs}, {before.name} kept {before.kept}"
+            return f"segment {name} wrote {outputs}, {before.name} kept {before.kept}"
         kept = outputs
     return None
 
 
-def timings(plan: Plan) -> dict[str, Any]:
+def timings(books: list[Books]) -> dict[str, Any]:
     """What `timings.json` says: seconds, CPU and memory by segment. Differs from run to run."""
-    segments = []
-    for segment in plan.segments:
-        envelopes = [r.envelope for r in receipts(plan, segment) if r.envelope]
-        stages: Counter[str] = Counter()
-        for envelope in envelopes:
-            for name, seconds in envelope["stage_cpu_seconds"].items():
-                stages[name] += seconds
-        segments.append(
+    return {
+        "schema": 1,
+        "segments": [
             {
-                "segment": segment.name,
-                "tasks": len(envelopes),
-                "task_seconds": sum(e["seconds"] for e in envelopes),
-                "cpu_seconds": sum(e["cpu_seconds"] for e in envelopes),
-                "own_cpu_seconds": sum(e["own_cpu_seconds"] for e in envelopes),
-                "stage_cpu_seconds": dict(stages),
-                "peak_bytes": max([e["peak_bytes"] for e in envelopes], default=0),
-                "child_peak_bytes": max([e["child_peak_bytes"] for e in envelopes], default=0),
-                "hosts": sorted({e["host"] for e in envelopes}),
+                "segment": segment.segment.name,
+                "tasks": segment.tasks,
+                "task_seconds": segment.seconds["seconds"],
+                "cpu_seconds": segment.seconds["cpu_seconds"],
+                "own_cpu_seconds": segment.seconds["own_cpu_seconds"],
+                "stage_cpu_seconds": dict(segment.stages),
+                **segment.peaks,
+                "hosts": sorted(segment.hosts),
             }
-        )
-    return {"schema": 1, "segments": segments}
+            for segment in books
+        ],
+    }
 
 
-def problems(plan: Plan) -> dict[str, list[str]]:
-    """What was wrong with inputs: path -> `reason at offset`, also where all could be read."""
-    found = {unit.input.path: _places(receipt) for unit, receipt in _readings(plan) if receipt}
-    return {path: places for path, places in found.items() if places}
+def problems(plan: Plan, reading: Books) -> dict[str, list[str]]:
+    """What was wrong with inputs: unit -> `reason at offset`, also where all could be read."""
+    return {u.shown: reading.places[u.name] for u in plan.units if u.name in reading.places}
 
 
-def unfinished(plan: Plan) -> dict[str, str]:
-    """Inputs whose unit is incomplete, quarantined or not done, with the reason."""
+def unfinished(plan: Plan, reading: Books) -> dict[str, str]:
+    """Units that are incomplete, quarantined or not done, with the reason."""
     found = {}
-    for unit, receipt in _readings(plan):
-        path = unit.input.path
-        if receipt is None:
-            found[path] = "not done"
-        elif receipt.status == "quarantined":
-            found[path] = f"quarantined: {receipt.counts['error']}"
-        elif receipt.status == "incomplete":
-            first, *more = _places(receipt)
-            found[path] = f"incomplete: {first}" + (f" and {len(more)} more" if more else "")
+    for unit in plan.units:
+        if unit.name in reading.left:
+            found[unit.shown] = reading.left[unit.name]
+        elif unit.ordinal not in reading.units:
+            found[unit.shown] = "not done"
     return found
 
 
-def _readings(plan: Plan) -> Iterator[tuple[Unit, Receipt | None]]:
-    """Every unit with its receipt of the first segment."""
-    for unit in plan.units:
-        yield unit, Receipt.load(plan.receipt_path(plan.segments[0], unit.name))
-
-
-def _places(receipt: Receipt) -> list[str]:
+def _places(reader: Mapping[str, Any]) -> list[str]:
     """`reason at offset` of what was wrong with an input."""
-    listed = receipt.counts.get("reader", {}).get("problems", [])
     return [
         f"{p['reason']} at offset {p['offset']}" + (f" ({p['detail']})" if p["detail"] else "")
-        for p in listed
+        for p in reader["problems"]
     ]

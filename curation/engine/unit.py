@@ -9,27 +9,34 @@ from __future__ import annotations
 import json
 import os
 import platform
-import resource
+import shutil
+import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from curation.document import DOCUMENT_SCHEMA, Documents, RawDocument
 from curation.engine.chain import DECISIONS, KEPT, Chain, Known, State
 from curation.engine.exchange import (
     DamagedFile,
+    load_array,
     load_removals,
     run_exchange,
     save_array,
     whole,
 )
-from curation.engine.ledger import check_chain, check_reader
-from curation.engine.plan import Plan, Segment, Task
+from curation.engine.ledger import Account, ConservationError, check_chain, check_reader
+from curation.engine.plan import Plan, Segment, Task, Unit
 from curation.engine.progress import Heartbeat
+from curation.engine.resources import Usage
+from curation.engine.samples import Samples
 from curation.engine.tables import (
     TEXT_SCHEMA,
     TableWriter,
@@ -38,8 +45,9 @@ from curation.engine.tables import (
     write_table,
 )
 from curation.read import Tally, read
+from curation.read.tally import Entry
 from curation.stage import GlobalStep, Removals
-from curation.storage import InputError, InputFile, same_input
+from curation.storage import InputError, same_input
 from manifests.records import Output, Receipt
 
 BATCH_DOCUMENTS = 256
@@ -52,56 +60,26 @@ def run_task(plan: Plan, task: Task, known: Known | None = None) -> Receipt:
     `known` holds failures that a machine decided in an earlier run of the same task (a replay).
     Raises what the task raises; then nothing is committed.
     """
-    started, cpu = time.time(), _cpu()
-    own = time.process_time()
+    started, usage = time.time(), Usage()
     segment = plan.segments[task.segment]
     if segment.kind == "exchange":
         status, outputs, counts, timings = run_exchange(plan, segment, task)
+    elif task.pieces and task.piece == task.pieces:
+        status, outputs, counts, timings = _join(plan, segment, task)
     else:
         status, outputs, counts, timings = _run_map(plan, segment, task, known)
     envelope = {
         "host": platform.node(),
         "pid": os.getpid(),
         "started": started,
-        "seconds": time.time() - started,
-        "cpu_seconds": _cpu() - cpu,
-        "own_cpu_seconds": time.process_time() - own,
         "stage_cpu_seconds": timings,
-        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "child_peak_bytes": _child_peak(),
+        **usage.read(),
     }
     receipt = Receipt(segment.name, task.name, task.key, status, outputs, counts, envelope)
-    receipt.save(plan.receipt_path(segment, task.name))
+    receipt.save(plan.receipt_of(task))
+    if task.pieces and task.piece == task.pieces:
+        shutil.rmtree(plan.pieces(task), ignore_errors=True)
     return receipt
-
-
-def _cpu() -> float:
-    """CPU seconds of this process and of its children, ended or not."""
-    import psutil
-
-    total = 0.0
-    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-        try:
-            times = process.cpu_times()
-        except psutil.Error:
-            continue
-        total += times.user + times.system
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return total + ended.ru_utime + ended.ru_stime
-
-
-def _child_peak() -> int:
-    """Bytes: the largest resident size that a living child has reached."""
-    peak = 0
-    try:
-        children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-        for child in children:
-            for line in Path(f"/proc/{child}/status").read_text().splitlines():
-                if line.startswith("VmHWM:"):
-                    peak = max(peak, int(line.split()[1]) * 1024)
-    except OSError:
-        return peak
-    return peak
 
 
 Done = tuple[Any, dict[str, Output], dict[str, Any], dict[str, float]]
@@ -114,33 +92,28 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
     tally = Tally()
     seconds = {"(read)": 0.0}
     heart = Heartbeat(plan.receipts(segment), task.name)
+    first, last = _share(plan, segment, task)
+    row = 0  # of the task: the first of the next batch
     try:
-        if segment.kind == "read":
-            unit = plan.units[task.units[0]]
-            reading = timed(batches(read_unit(plan, unit.input, tally)), seconds, "(read)")
-            states = (chain.enter(docs, unit.salt) for docs in reading)
+        for ordinal in task.units:
+            unit = plan.units[ordinal]
+            if segment.kind == "read":
+                reading = batches(read_unit(plan, unit, tally, task.entry))
+            else:
+                reading = stored(plan, plan.before(segment), unit.name)
+            removals = [
+                (spec, load_removals(plan, plan.exchange_of(spec), unit))
+                for spec in segment.removals
+            ]
+            mine = _between(timed(reading, seconds, "(read)"), first - row, last - row)
+            states = (_after_removals(chain, chain.enter(d, unit.salt), removals) for d in mine)
             for state in chain.finish(chain.stages(states)):
-                files.write(unit.ordinal, state)
+                files.write(ordinal, state)
                 heart.beat(files.documents, files.kept["documents"])
-        else:
-            for ordinal in task.units:
-                unit = plan.units[ordinal]
-                removals = [
-                    (spec, load_removals(plan, plan.exchange_of(spec), unit))
-                    for spec in segment.removals
-                ]
-                reading = timed(stored(plan, plan.before(segment), unit.name), seconds, "(read)")
-                states = (
-                    _after_removals(chain, chain.enter(docs, unit.salt), removals)
-                    for docs in reading
-                )
-                for state in chain.finish(chain.stages(states)):
-                    files.write(ordinal, state)
-                    heart.beat(files.documents, files.kept["documents"])
-        documents = tally.documents if segment.kind == "read" else files.documents
-        check_chain(chain.accounts, documents)
+            row += documents_of(plan, segment, unit, tally) if task.pieces else 0
+        check_chain(chain.accounts, files.documents)
         counts: dict[str, Any] = {
-            "documents": documents,
+            "documents": files.documents,
             "stages": [account.plain() for account in chain.accounts],
             "output": files.kept,
             "fates": sorted(chain.fates, key=lambda fate: (fate["row"], fate["stage"])),
@@ -149,7 +122,11 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
         if segment.kind == "read":
             counts["reader"] = reader_record(tally)
             check_reader(counts["reader"])
-        outputs = files.close(chain)
+            if not task.pieces and tally.documents != files.documents:
+                raise ConservationError(
+                    f"{tally.documents} documents read, {files.documents} came in"
+                )
+        outputs = files.close(chain.samples)
     except BaseException:
         files.discard()
         raise
@@ -158,6 +135,84 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
     seconds.update({account.name: account.cpu for account in chain.accounts})
     seconds["(write)"] = files.cpu
     return "incomplete" if tally.incomplete else "done", outputs, counts, seconds
+
+
+def _share(plan: Plan, segment: Segment, task: Task) -> tuple[int, int]:
+    """The documents that a task takes, by their place among those of its units: all, or a piece."""
+    if not task.pieces:
+        return 0, sys.maxsize
+    units = [plan.units[ordinal] for ordinal in task.units]
+    if segment.kind == "read":
+        total = sum(1 for unit in units for _ in read_unit(plan, unit, Tally(), task.entry))
+    else:
+        total = sum(documents_of(plan, segment, unit) for unit in units)
+    return task.piece * total // task.pieces, (task.piece + 1) * total // task.pieces
+
+
+def documents_of(plan: Plan, segment: Segment, unit: Unit, tally: Tally | None = None) -> int:
+    """How many documents of a unit enter a segment; `tally` has them where the unit was read."""
+    if tally is not None and segment.kind == "read":
+        return tally.documents
+    receipt = Receipt.load(plan.receipt_path(plan.before(segment), unit.name))
+    if receipt is None:
+        raise DamagedFile(f"{plan.before(segment).directory}/receipts/{unit.name}.json")
+    documents: int = receipt.counts["output"]["documents"]
+    return documents
+
+
+def _between(reading: Iterator[Documents], first: int, last: int) -> Iterator[Documents]:
+    """The documents `[first, last)` of a stream, which is read to its end."""
+    start = 0
+    for docs in reading:
+        place = np.arange(start, start + len(docs))
+        start += len(docs)
+        mine = (place >= first) & (place < last)
+        if mine.all():
+            yield docs
+        elif mine.any():
+            yield docs.take(mine)
+
+
+def _join(plan: Plan, segment: Segment, task: Task) -> Done:
+    """The outputs of a divided task from those of its pieces, in order: as if it had been whole."""
+    files = _Files(plan, segment, task, plan.signal_types(segment))
+    accounts = [Account(name) for name in segment.accounts]
+    samples = Samples(plan.recipe.settings.seed)
+    fates: list[dict[str, Any]] = []
+    seconds: Counter[str] = Counter()
+    pieces = []
+    try:
+        for piece in range(task.pieces):
+            place = replace(task, piece=piece)
+            receipt = Receipt.load(plan.receipt_of(place))
+            if receipt is None or receipt.key != task.key:
+                raise DamagedFile(str(plan.receipt_of(place).relative_to(plan.run)))
+            pieces.append(receipt)
+            files.append(receipt)
+            for account, plain in zip(accounts, receipt.counts["stages"], strict=True):
+                account.merge(plain)
+            samples.merge(pq.read_table(whole(plan, receipt.outputs["samples"])))
+            fates += receipt.counts["fates"]
+            seconds.update(receipt.envelope["stage_cpu_seconds"])
+        check_chain(accounts, files.documents)
+        counts: dict[str, Any] = {
+            "documents": files.documents,
+            "stages": [account.plain() for account in accounts],
+            "output": files.kept,
+            "fates": sorted(fates, key=lambda fate: (fate["row"], fate["stage"])),
+            "units": list(task.units),
+        }
+        if segment.kind == "read":
+            counts["reader"] = pieces[0].counts["reader"]
+            if any(p.counts["reader"] != counts["reader"] for p in pieces):
+                raise ConservationError("the pieces of the unit did not read the same")
+            if counts["reader"]["documents"] != files.documents:
+                raise ConservationError(f"{files.documents} documents in the pieces of the unit")
+        outputs = files.close(samples)
+    except BaseException:
+        files.discard()
+        raise
+    return pieces[0].status, outputs, counts, dict(seconds)
 
 
 def timed(
@@ -192,23 +247,33 @@ def reader_record(tally: Tally) -> dict[str, Any]:
         "problem_counts": dict(sorted(tally.problem_counts.items())),
         "bytes": tally.bytes,
         "digest": tally.digest,
+        "first": _place(tally.first),
+        "next": _place(tally.next),
     }
 
 
-def read_unit(plan: Plan, file: InputFile, tally: Tally) -> Iterator[RawDocument]:
-    """The documents of an input, with what the recipe knows of all of them filled in.
+def _place(entry: Entry | None) -> list[Any] | None:
+    return None if entry is None else [entry.offset, entry.single]
 
-    An input that cannot be read, or is not what was listed, makes the unit incomplete.
+
+def read_unit(
+    plan: Plan, unit: Unit, tally: Tally, entry: Entry | None = None
+) -> Iterator[RawDocument]:
+    """The documents of a unit, with what the recipe knows of all of them filled in.
+
+    An input that cannot be read, or is not what was listed, makes the unit incomplete. `entry`: see
+    `Task`.
     """
-    settings = plan.recipe.settings.input
-    options = settings.model_dump(exclude={"kind", "paths", "crawl", "license"})
+    file, settings = unit.input, plan.recipe.settings.input
+    span = None if unit.span is None else replace(unit.span, entry=entry)
+    options = settings.model_dump(exclude={"kind", "paths", "crawl", "license", "split"})
     if settings.kind not in ("jsonl", "parquet"):  # for those the source is a part of the ids
         del options["source"]
     try:
         if not same_input(file):
             tally.problem("changed", 0, "since the run was planned")
             return
-        for raw in read(settings.kind, file.path, tally, options):
+        for raw in read(settings.kind, file.path, tally, options, span):
             raw.source = raw.source or settings.source
             raw.crawl = raw.crawl or settings.crawl
             raw.license = raw.license or settings.license
@@ -293,7 +358,10 @@ class _Files:
         self, plan: Plan, segment: Segment, task: Task, types: dict[str, pa.DataType]
     ) -> None:
         self._plan, self._segment, self._task = plan, segment, task
+        self._piece = task.piece < task.pieces  # its files are joined later
         self._root = plan.run / segment.directory
+        if self._piece:
+            self._root = plan.pieces(task) / str(task.piece)
         self._names = segment.accounts or [segment.name]
         self._signals = TableWriter(self._path("signals"), signals_schema(types))
         self._final = segment.kind == "documents"
@@ -311,6 +379,8 @@ class _Files:
     def _next_text(self) -> TableWriter:
         if not self._final:
             return TableWriter(self._path("text"), TEXT_SCHEMA)
+        if self._piece:
+            return TableWriter(self._path("documents"), DOCUMENT_SCHEMA)
         suffix = f"-{len(self._parts):03d}" if self._parts else ""
         path = self._plan.run / "documents" / f"{self._task.name}{suffix}.parquet"
         return TableWriter(path, DOCUMENT_SCHEMA, self._plan.recipe.settings.output.file_size)
@@ -322,21 +392,39 @@ class _Files:
         self.kept["bytes"] += int(state.sizes.bytes.sum())
         if state.sizes.words is not None:
             self.kept["words"] += int(state.sizes.words.sum())
-        self._signals.write(_signals_table(ordinal, state, self._names))
         storing = state.everyone() if self._store_all else state.everyone()[-1:]
         texts = [_text_table(at, docs, state) for at, docs, _ in storing if "content" not in docs]
         table = pa.concat_tables(texts).sort_by("row") if texts else TEXT_SCHEMA.empty_table()
         if self._final:
             table = table.select(DOCUMENT_SCHEMA.names)
-        while len(table := self._text.write(table)):
-            self._parts.append(self._close(self._text))
-            self._text = self._next_text()
+        self._signals.write(_signals_table(ordinal, state, self._names))
+        self._write_text(table)
         for spec in self._segment.prepares:
             assert isinstance(spec.stage, GlobalStep)
             if len(state.index):
                 self._prepared[spec.name].append(spec.stage.prepare(state.docs))
 
-    def close(self, chain: Chain) -> dict[str, Output]:
+    def _write_text(self, table: pa.Table) -> None:
+        while len(table := self._text.write(table)):
+            self._parts.append(self._close(self._text))
+            self._text = self._next_text()
+
+    def append(self, piece: Receipt) -> None:
+        """Stores what a piece of this task has stored."""
+        self.documents += piece.counts["documents"]
+        for name in self.kept:
+            self.kept[name] += piece.counts["output"][name]
+        for table in read_batches(whole(self._plan, piece.outputs["signals"]), "signals/1"):
+            self._signals.write(table)
+        text = piece.outputs["documents" if self._final else "text"]
+        schema = (DOCUMENT_SCHEMA if self._final else TEXT_SCHEMA).metadata[b"gristmill.schema"]
+        for table in read_batches(whole(self._plan, text), schema.decode()):
+            self._write_text(table)
+        for spec in self._segment.prepares:
+            records = load_array(whole(self._plan, piece.outputs[f"{spec.name}.records"]))
+            self._prepared[spec.name].append(np.array(records))
+
+    def close(self, samples: Samples) -> dict[str, Output]:
         """Commits every file."""
         run = self._plan.run
         outputs = {"signals": self._close(self._signals)}
@@ -344,13 +432,14 @@ class _Files:
         for number, part in enumerate(self._parts):
             name = "documents" if self._final else "text"
             outputs[name if not number else f"{name}-{number:03d}"] = part
-        outputs["samples"] = write_table(self._path("samples"), chain.samples.table(), run)
+        outputs["samples"] = write_table(self._path("samples"), samples.table(), run)
         for spec in self._segment.prepares:
             step = spec.stage
             assert isinstance(step, GlobalStep)
             parts = self._prepared[spec.name]
             records = np.concatenate(parts) if parts else step.no_records()
-            for name, array in step.runs(records).items():
+            runs = {"records": records} if self._piece else step.runs(records)
+            for name, array in runs.items():
                 path = self._root / "work" / f"{self._task.name}.{spec.name}.{name}.npy"
                 outputs[f"{spec.name}.{name}"] = save_array(path, array, run)
         return outputs

@@ -12,7 +12,8 @@ import signal
 import sys
 import threading
 
-from curation.engine.executors import TaskFailed, execute
+from curation.engine.executors import execute
+from curation.engine.retry import TaskFailed
 from curation.stage import RAISED
 
 

@@ -83,6 +83,10 @@ class Extract(Editor):
         """Versions of the libraries that decide the output."""
         return {name.lower(): metadata.version(name) for name in _LIBRARIES[self.engine]}
 
+    def memory(self) -> int:
+        """Bytes of the child on usual pages (measured: 83 MiB with Resiliparse)."""
+        return 192 << 20
+
     def edit(self, docs: Documents) -> Edited:
         """Texts of a batch."""
         return next(self.edit_many([docs]))

@@ -69,6 +69,10 @@ class Language(Filter):
             "fasttext": metadata.version("fasttext-community"),
         }
 
+    def memory(self) -> int:
+        """Bytes of the model, loaded once per process."""
+        return models.find(self.model).stat().st_size
+
     def score(self, docs: Documents) -> Signals:
         """The most probable language of each document and its probability."""
         model = _load(self.model)

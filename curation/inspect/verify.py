@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curation.engine.plan import Plan, Segment, Task, open_plan
-from curation.engine.stats import collect, conservation
+from curation.engine.stats import books_of, collect, conservation
 from curation.engine.unit import run_task
 from manifests.files import file_digest
 from manifests.records import Receipt, digest
@@ -44,10 +44,12 @@ def check(plan: Plan, replay: int = 0) -> dict[str, Any]:
                 files += 1
                 size += output.bytes
                 problems += _file(plan, output.path, output.digest, output.bytes, output.rows)
-    if problem := conservation(plan):
+    books = books_of(plan)
+    if problem := conservation(books):
         problems.append(problem)
-    problems += _final(plan)
-    problems += _stats(plan)
+    stats = collect(plan, books)
+    problems += _final(plan, stats["output"])
+    problems += _stats(plan, stats)
     replayed = _replay(plan, loaded, replay, problems) if replay else 0
     return {
         "holds": not problems,
@@ -72,7 +74,7 @@ def _file(plan: Plan, path: str, wanted: str, size: int, rows: int) -> list[str]
     return []
 
 
-def _final(plan: Plan) -> list[str]:
+def _final(plan: Plan, books: dict[str, Any]) -> list[str]:
     """The documents on disk against the books: how many, how many bytes, each row once."""
     documents = size = 0
     named = set()
@@ -90,12 +92,11 @@ def _final(plan: Plan) -> list[str]:
                     continue  # missing or damaged: said already
                 documents += len(text)
                 size += pc.sum(pc.binary_length(text)).as_py() or 0
-    output = collect(plan)["output"]
     problems = []
-    if (documents, size) != (output["documents"], output["bytes"]):
+    if (documents, size) != (books["documents"], books["bytes"]):
         problems.append(
             f"documents/: {documents} documents of {size} bytes, "
-            f"the books say {output['documents']} of {output['bytes']}"
+            f"the books say {books['documents']} of {books['bytes']}"
         )
     for path in sorted((plan.run / "documents").glob("*.parquet")):
         if path.name not in named:
@@ -103,13 +104,13 @@ def _final(plan: Plan) -> list[str]:
     return problems
 
 
-def _stats(plan: Plan) -> list[str]:
+def _stats(plan: Plan, stats: dict[str, Any]) -> list[str]:
     path = plan.run / "stats.json"
     try:
         written = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return ["stats.json: missing or damaged (the run has not ended?)"]
-    return [] if written == collect(plan) else ["stats.json: not the sum of the receipts"]
+    return [] if written == stats else ["stats.json: not the sum of the receipts"]
 
 
 def _replay(

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from curation.document import RawDocument
 from curation.read.jsonl import JsonlOptions, read_jsonl
 from curation.read.parquet import ParquetOptions, read_parquet
-from curation.read.tally import Problem, Tally
+from curation.read.tally import Problem, Span, Tally
 from curation.read.text import TextOptions, read_text
 from curation.read.warc import WarcOptions, read_warc, read_wet
 from curation.storage import HashingReader, InputError, open_input, open_seekable
@@ -50,7 +50,11 @@ SUFFIXES: Mapping[str, tuple[str, ...]] = {name: kind.suffixes for name, kind in
 
 
 def read(
-    kind: str, path: str, tally: Tally, options: Mapping[str, Any] | None = None
+    kind: str,
+    path: str,
+    tally: Tally,
+    options: Mapping[str, Any] | None = None,
+    span: Span | None = None,
 ) -> Iterator[RawDocument]:
     """The documents of one file, in order; `tally` is filled while they are taken.
 

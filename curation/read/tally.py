@@ -20,6 +20,31 @@ class Problem:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A place between two items of a file, from which reading can go on exactly.
+
+    `offset`: bytes, where the next record, member or gap begins. `single`: of a gzip file, whether
+    the member before held one record (this file keeps one per member).
+    """
+
+    offset: int
+    single: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The byte range `[start, stop)` of a file, of whose records those that start there are read.
+
+    `stop` None: to the end. `entry`: the true first item, if it is known; else 0 for `start` 0, and
+    found by looking otherwise.
+    """
+
+    start: int
+    stop: int | None
+    entry: Entry | None = None
+
+
 @dataclass(slots=True)
 class Tally:
     """The balance of one file.
@@ -39,6 +64,8 @@ class Tally:
     incomplete: bool = False
     digest: str = ""
     bytes: int = 0
+    first: Entry | None = None
+    next: Entry | None = None
 
     def skip(self, reason: str) -> None:
         """Count one record that gives no document."""

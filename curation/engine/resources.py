@@ -1,0 +1,104 @@
+"""What a task takes of its machine, and what there is.
+
+What may live here: the estimate behind `memory=` of a task, the limits of this machine, and what a
+task really took (`tree_peak_bytes` of its receipt; docs/measured.md holds the two together).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import time
+from pathlib import Path
+
+from curation.engine.plan import Plan, Segment
+
+WORKER = 320 << 20  # bytes of a worker with its libraries and compiled kernels
+MAP = 384 << 20  # bytes of reading, batches on their way, and row groups that are not yet written
+EXCHANGE = 3  # times the bytes of its run files that a task of a global step takes
+
+
+def needed(plan: Plan, segment: Segment, weight: int) -> int:
+    """Bytes that a task of a segment takes at most: worker, its models and children, its data."""
+    if segment.kind == "exchange":
+        return WORKER + EXCHANGE * weight
+    return WORKER + MAP + sum(spec.stage.memory() for spec in segment.stages)
+
+
+def memory_of_machine() -> int:
+    """Bytes of memory that processes here may take: of the machine, or of its control group."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        try:
+            limit = Path("/sys/fs/cgroup", name).read_text().strip()
+        except OSError:
+            continue
+        if limit.isdecimal():
+            total = min(total, int(limit))
+    return total
+
+
+def kills() -> int:
+    """How many processes the kernel has killed for lack of memory, here or in the control group."""
+    found = 0
+    for name in ("/proc/vmstat", "/sys/fs/cgroup/memory.events"):
+        try:
+            lines = Path(name).read_text().splitlines()
+        except OSError:
+            continue
+        found += sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+    return found
+
+
+class Usage:
+    """Time, CPU and memory of this process and its children from now on, as a task runs."""
+
+    def __init__(self) -> None:
+        self._clock, self._own, self._cpu = time.monotonic(), time.process_time(), _cpu()
+        for pid in (os.getpid(), *_children()):
+            with contextlib.suppress(OSError):  # not ours, or a system without such a mark
+                Path(f"/proc/{pid}/clear_refs").write_text("5")  # of the largest size so far
+
+    def read(self) -> dict[str, float]:
+        """Seconds, CPU seconds and peak bytes since the start (peaks since the start of the process
+        where their mark cannot be reset). `tree_peak_bytes` is the sum of the peaks of process and
+        children: at most so much was taken at any one time."""
+        own, children = _high_water(os.getpid()), sum(map(_high_water, _children()))
+        return {
+            "seconds": time.monotonic() - self._clock,
+            "cpu_seconds": _cpu() - self._cpu,
+            "own_cpu_seconds": time.process_time() - self._own,
+            "peak_bytes": own,
+            "child_peak_bytes": children,
+            "tree_peak_bytes": own + children,
+        }
+
+
+def _children() -> list[int]:
+    """The living children of this process."""
+    found: list[int] = []
+    for path in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, path.read_text().split())
+    return found
+
+
+def _cpu() -> float:
+    """CPU seconds of this process and of its children, ended or not."""
+    ticks = 0
+    for pid in _children():
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))  # its own and its ended children's
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    own = time.process_time() + ended.ru_utime + ended.ru_stime
+    return own + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _high_water(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0

@@ -1,0 +1,478 @@
+"""Faults: each ends with the bytes of the undisturbed run, and nothing is counted twice.
+
+What may live here: what machines do to a run, made to happen at a chosen place. Ray's own faults
+are in test_ray.py, pages that are poison in test_sandbox.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit import STAGES, contents, duplicated, page, recipe, write_jsonl
+from zygote import Zygote
+
+from curation import run
+from curation.engine import driver as driver_module
+from curation.engine.driver import RunFailed, drive
+from curation.engine.executors import Finished, InProcess
+from curation.engine.plan import Task, build, open_plan
+from curation.engine.progress import Progress
+from curation.engine.recipe import load
+from curation.engine.retry import PIECES, Retries, TaskFailed
+from curation.inspect import verify
+from manifests.records import Receipt
+
+#: A filter between two global steps, so that there is a segment of every kind.
+LONG = (
+    {"gopher_quality": {}},
+    {"exact_dedup": {"by": ["url"], "as": "urls"}},
+    {"gopher_quality": {"min_words": 60, "as": "again"}},
+    {"exact_dedup": {"by": ["text"], "as": "texts"}},
+)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return duplicated(tmp_path_factory.mktemp("inputs"))
+
+
+@pytest.fixture(scope="module")
+def finished(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The undisturbed run."""
+    path = tmp_path_factory.mktemp("run") / "a"
+    return run(recipe(*LONG), inputs=[str(inputs)], output=path, workers=1).path
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    server = Zygote()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def command(inputs: Path, tmp_path: Path) -> list[str]:
+    """The arguments of the run in `tmp_path/r`, in one process."""
+    file = tmp_path / "r.yaml"
+    file.write_text(json.dumps(recipe(*LONG)))
+    arguments = ["run", str(file), "--input", str(inputs), "--output", str(tmp_path / "r")]
+    return [*arguments, "--workers", "1", "--quiet"]
+
+
+def same(path: Path, finished: Path) -> bool:
+    return contents(path) == contents(finished) and verify.check(open_plan(path))["holds"]
+
+
+# The driver dies
+
+
+def kind_of(point: str) -> str:
+    """What sort of file a point is about: `after 0-read/receipts`."""
+    when, path = point.split()
+    parts = Path(path).parts
+    if "segments" in parts:
+        segment, kind = parts[parts.index("segments") + 1 :][:2]
+        return f"{when} {segment.rpartition('-')[0]}/{kind}"
+    return f"{when} {Path(path).parent.name if 'documents' in parts else Path(path).name}"
+
+
+def test_a_driver_killed_at_any_kind_of_moment_loses_nothing(
+    finished: Path, command: list[str], zygote: Zygote, tmp_path: Path
+) -> None:
+    """One death before and one after every kind of file, each in a run of its own."""
+    points = zygote.points(command)
+    kinds = {kind_of(point) for point in points}
+    for kind in ("0-read/receipts", "1-urls/work", "2-filter2/text", "3-texts/removals"):
+        assert {f"before {kind}", f"after {kind}"} <= kinds
+    assert {"before documents", "after run.json", "before stats.json"} <= kinds
+    chance = random.Random(20)
+    for kind in sorted(kinds):
+        shutil.rmtree(tmp_path / "r")
+        places = [i for i, point in enumerate(points, 1) if kind_of(point) == kind]
+        assert zygote.run(command, die_at=chance.choice(places)) == -signal.SIGKILL, kind
+        assert zygote.run(command) == 0, kind
+        assert contents(tmp_path / "r") == contents(finished), kind
+    assert same(tmp_path / "r", finished)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_driver_killed_again_and_again_gets_there(
+    finished: Path, command: list[str], zygote: Zygote, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    deaths = 0
+    while zygote.run(command, die_at=chance.randint(2, 30)) != 0:
+        deaths += 1
+        assert deaths < 200
+    assert deaths > 2
+    assert same(tmp_path / "r", finished)
+
+
+def test_leftovers_of_a_killed_run_are_never_read(
+    finished: Path, command: list[str], zygote: Zygote, tmp_path: Path
+) -> None:
+    """Every unfinished file begins with a dot and ends with .tmp."""
+    points = zygote.points(command)
+    shutil.rmtree(tmp_path / "r")
+    zygote.run(command, die_at=len(points) // 2 | 1)  # before a rename
+    left = [p for p in (tmp_path / "r").rglob("*.tmp") if "lease" not in p.name]
+    assert left and all(p.name.startswith(".") for p in left)
+
+
+# Workers die
+
+
+DIES = """
+import os, signal
+from curation import Filter, Rule
+
+class Dies(Filter):
+    '''Kills its process, once, at the page that says so.'''
+    version = 1
+    rules = (Rule("never", signal="n", below="least"),)
+    least: int = 0
+    marker: str
+
+    def score(self, docs):
+        texts = docs.text.to_pylist()
+        if any("number 17" in t for t in texts) and not os.path.exists(self.marker):
+            open(self.marker, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"n": [len(t) for t in texts]}
+"""
+
+
+@pytest.fixture
+def dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "dies.py").write_text(DIES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "dies:Dies"
+
+
+def test_a_killed_worker_costs_its_task_and_nothing_else(
+    inputs: Path, tmp_path: Path, dies: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    marker = tmp_path / "marker"
+    work = recipe({dies: {"marker": str(marker)}}, *STAGES)
+    files: dict[str, Any] = {"inputs": [str(inputs)], "workers": 2}
+    result = run(work, output=tmp_path / "a", **files, quiet=False)
+    assert result.complete and marker.exists()
+    assert "WorkerDied: exit status -9; trying again" in capfd.readouterr().err
+    undisturbed = run(work, output=tmp_path / "b", **files)
+    assert same(result.path, undisturbed.path)
+
+
+class Failing:
+    """An executor in which chosen tasks end with a failure instead."""
+
+    workers = 1
+
+    def __init__(self, fails: Any) -> None:
+        self._inner = InProcess()
+        self._fails = fails
+        self.seen: list[Task] = []
+
+    def run(self, run: Path, queue: deque[Task]) -> Generator[Finished, None, None]:
+        while queue:
+            task = queue.popleft()
+            self.seen.append(task)
+            failure = self._fails(task)
+            if failure is not None:
+                yield task, failure
+            else:
+                yield from self._inner.run(run, deque([task]))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def drive_with(fails: Any, work: dict[str, Any], inputs: Path, output: Path) -> Failing:
+    engine = Failing(fails)
+    drive(build(load(work, [str(inputs)]), output), engine, Progress(quiet=True))
+    return engine
+
+
+def lacks_memory(task: Task) -> TaskFailed | None:
+    """Every unit whose name says 2, every file of documents, while they are whole."""
+    chosen = task.name.startswith(("part2", "part-"))
+    return TaskFailed("OutOfMemory", "memory") if chosen and not task.pieces else None
+
+
+def test_lack_of_memory_is_met_with_more_then_with_pieces_that_rejoin(
+    inputs: Path, finished: Path, tmp_path: Path
+) -> None:
+    engine = drive_with(lacks_memory, recipe(*LONG), inputs, tmp_path / "r")
+    assert same(tmp_path / "r", finished)
+    for index in (0, 2, 4):  # read, filter, documents
+        mine = [
+            t for t in engine.seen if t.segment == index and t.name.startswith(("part2", "part-"))
+        ]
+        whole = [t for t in mine if not t.pieces]
+        assert [t.memory // whole[0].memory for t in whole] == [1, 2, 4]
+        assert [t.piece for t in mine if t.pieces] == [*range(PIECES), PIECES]
+    assert not [p for p in (tmp_path / "r").glob("segments/*/pieces/*")]
+
+
+def test_pieces_of_an_archive_rejoin(sample_crawl: Path, tmp_path: Path) -> None:
+    """With the reader's books, failures, edits and removals of a real recipe."""
+    work = str(Path(__file__).parent.parent / "pipelines/crawl-filter.yaml")
+    run(work, inputs=[str(sample_crawl)], output=tmp_path / "a", workers=1)
+
+    def fails(task: Task) -> TaskFailed | None:
+        return None if task.pieces or task.phase else TaskFailed("OutOfMemory", "memory")
+
+    drive_with(fails, work, sample_crawl, tmp_path / "b")  # type: ignore[arg-type]
+    assert same(tmp_path / "b", tmp_path / "a")
+
+
+def test_a_piece_that_cannot_be_done_quarantines_its_unit(inputs: Path, tmp_path: Path) -> None:
+    def fails(task: Task) -> TaskFailed | None:
+        if task.piece == 3 and task.pieces:
+            return TaskFailed("OutOfMemory", "memory")
+        return lacks_memory(task) if task.segment == 0 else None
+
+    drive_with(fails, recipe(*STAGES), inputs, tmp_path / "r")
+    stats = json.loads((tmp_path / "r/stats.json").read_bytes())
+    assert stats["units"] == {"all": 5, "done": 4, "incomplete": 0, "quarantined": 1}
+    assert stats["reader"]["documents"] == 4 * 22
+    assert verify.check(open_plan(tmp_path / "r"))["holds"]
+
+
+def test_a_machine_that_dies_is_no_fault_of_the_task() -> None:
+    """Workers and exceptions have few chances; the second death of a worker asks for memory."""
+    task = Task(0, "a", "k", memory=100)
+    for cause, chances in (("error", 1), ("worker", 2), ("node", 20)):
+        retries = Retries()
+        memory = []
+        for _ in range(chances):
+            [task_again], end = retries.after(task, TaskFailed("x", cause))  # type: ignore[arg-type]
+            assert end is None
+            memory.append(task_again.memory)
+        assert memory == {"error": [100], "worker": [100, 200], "node": [100] * 20}[cause]
+        failure = TaskFailed("x", cause)  # type: ignore[arg-type]
+        assert retries.after(task, failure) == ([], failure)
+
+
+def test_a_global_step_is_not_divided() -> None:
+    task = Task(1, "url-00000", "k", phase="url", memory=100)
+    retries = Retries()
+    for _ in range(2):
+        retries.after(task, TaskFailed("x", "memory"))
+    failure = TaskFailed("x", "memory")
+    assert retries.after(task, failure) == ([], failure)
+
+
+def test_late_pieces_of_a_task_that_was_given_up_are_not_counted() -> None:
+    task = Task(0, "a", "k", memory=1)
+    retries = Retries()
+    for _ in range(2):
+        retries.after(task, TaskFailed("x", "memory"))
+    pieces, _ = retries.after(task, TaskFailed("x", "memory"))
+    for _ in range(3):
+        _, end = retries.after(pieces[0], TaskFailed("x", "worker"))
+    assert isinstance(end, TaskFailed)
+    assert retries.after(pieces[1], Receipt("read", "a", "k", "done")) == ([], None)
+
+
+# Files of the run are damaged
+
+
+@pytest.mark.parametrize("fault", ["cut", "flipped", "gone", "receipt cut", "receipt flipped"])
+def test_a_damaged_run_is_repaired(
+    finished: Path, inputs: Path, tmp_path: Path, fault: str
+) -> None:
+    """Any file that a later task reads, found by its size or digest; and any receipt."""
+    chance = random.Random(fault)
+    path = tmp_path / "r"
+    shutil.copytree(finished, path)
+    kinds = ("receipts",) if "receipt" in fault else ("text", "work", "removals")
+    files = sorted(p for kind in kinds for p in path.glob(f"segments/*/{kind}/*"))
+    for file in chance.sample(files, 4):
+        data = bytearray(file.read_bytes())
+        if "flipped" in fault:
+            data[chance.randrange(len(data))] ^= 1
+        file.write_bytes(data[: len(data) // 2] if "cut" in fault else data)
+        if fault == "gone":
+            file.unlink()
+    for receipt in path.glob("segments/[1-9]-*/receipts/*"):
+        receipt.unlink()  # so that everything is read again
+    run(recipe(*LONG), inputs=[str(inputs)], output=path, workers=1)
+    assert same(path, finished)
+
+
+# Two drivers
+
+
+def test_a_second_driver_ends_with_1_and_says_who_drives(
+    inputs: Path, finished: Path, tmp_path: Path, command: list[str]
+) -> None:
+    lines = [[sys.executable, "-m", "curation", *command] for _ in range(2)]
+    both = [
+        subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for line in lines
+    ]
+    messages = [process.communicate(timeout=120)[1].decode() for process in both]
+    codes = [process.returncode for process in both]
+    assert sorted(codes) == [0, 1]
+    first, second = both[codes.index(0)], messages[codes.index(1)]
+    assert f"(process {first.pid}) since 2" in second and second.count("\n") == 1
+    assert same(tmp_path / "r", finished)
+
+
+class NoLease:
+    taken_over = ""
+
+    def __init__(self, *arguments: object) -> None:
+        """Whoever else drives."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def test_two_drivers_at_once_harm_nothing(
+    inputs: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Should a lease err: the second starts at every kind of moment of the first."""
+    monkeypatch.setattr(driver_module, "Lease", NoLease)
+    work: dict[str, Any] = {"inputs": [str(inputs)], "output": tmp_path / "r", "workers": 1}
+    moments = {"0-read/receipts": 2, "1-urls/removals": 3, "2-filter2/text": 1, "documents": 1}
+    real = os.replace
+
+    def replace_file(source: Any, target: Any) -> None:
+        real(source, target)
+        kind = kind_of(f"after {target}").removeprefix("after ")
+        if moments.get(kind):
+            moments[kind] -= 1
+            if not moments[kind]:
+                run(recipe(*LONG), **work)
+
+    monkeypatch.setattr(os, "replace", replace_file)
+    run(recipe(*LONG), **work)
+    assert not any(moments.values())
+    assert same(tmp_path / "r", finished)
+
+
+def test_a_driver_that_was_taken_over_stops(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Taken(NoLease):
+        taken_over = "bob@elsewhere (process 7)"
+
+    monkeypatch.setattr(driver_module, "Lease", Taken)
+    with pytest.raises(RunFailed, match="taken over by bob@elsewhere"):
+        run(recipe(*STAGES), inputs=[str(inputs)], output=tmp_path / "r", workers=1)
+
+
+# The machine
+
+
+def test_a_clock_that_jumps_changes_nothing(
+    inputs: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(4)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + chance.uniform(-1e8, 1e8))
+    result = run(recipe(*LONG), inputs=[str(inputs)], output=tmp_path / "r", workers=1)
+    assert same(result.path, finished)
+    timings = json.loads((tmp_path / "r/timings.json").read_bytes())
+    assert all(0 <= segment["task_seconds"] < 300 for segment in timings["segments"])
+
+
+def test_a_full_disk_stops_the_run_and_room_lets_it_go_on(
+    finished: Path, command: list[str], tmp_path: Path
+) -> None:
+    """On a real file system of a few kilobytes, in a mount name space of its own."""
+    disk = tmp_path / "r"
+    disk.mkdir()
+    curation = f"{sys.executable} -m curation {' '.join(command)}"
+    script = f"""
+        mount -t tmpfs -o size=100k none {disk} || exit 99
+        {curation}; first=$?
+        mount -o remount,size=100m none {disk}
+        {curation} || exit 98
+        cp -r {disk} {tmp_path}/copy
+        exit $first
+    """
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        pytest.skip("no unshare: a mount name space is needed")
+    done = subprocess.run(
+        [unshare, "--mount", "--map-root-user", "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    if done.returncode == 99 or "unshare:" in done.stderr:
+        pytest.skip("this user may not mount a file system of its own")
+    assert done.returncode == 1, done.stderr
+    assert "No space left on device" in done.stderr and "Traceback" not in done.stderr
+    assert same_copy(tmp_path / "copy", finished)
+
+
+def same_copy(path: Path, finished: Path) -> bool:
+    return contents(path) == contents(finished)
+
+
+def test_shards_together_are_the_run(inputs: Path, finished: Path, tmp_path: Path) -> None:
+    """In any order, one of them killed half-way; then a run without a shard does the rest."""
+    work: dict[str, Any] = {"inputs": [str(inputs)], "output": tmp_path / "r", "workers": 1}
+    third = run(recipe(*LONG), **work, shard="3/3")
+    assert not third.unfinished and not third.stats["complete"]
+    first = run(recipe(*LONG), **work, shard="1/3")
+    plan = open_plan(tmp_path / "r")
+    receipts = {p.name for p in plan.receipts(plan.segments[0]).glob("*.json")}
+    assert receipts == {f"{plan.units[i].name}.json" for i in (0, 2, 3)}
+    assert first.stats["units"]["done"] == 3
+    result = run(recipe(*LONG), **work)
+    assert result.complete and same(result.path, finished)
+
+
+def test_what_could_not_be_read_is_read_again_when_asked(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from curation.engine import unit as unit_module
+
+    source = write_jsonl(tmp_path / "x.jsonl", [page(i) for i in range(30)])
+    work: dict[str, Any] = {"inputs": [str(source), str(inputs)], "workers": 1}
+    real = unit_module.read
+
+    def broken(kind: str, path: str, *rest: Any) -> Iterator[Any]:
+        for number, document in enumerate(real(kind, path, *rest), 1):
+            yield document
+            if path == str(source) and number == 10:
+                raise OSError("connection reset")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(unit_module, "read", broken)
+        partial = run(recipe(*STAGES), output=tmp_path / "r", **work)
+    assert list(partial.unfinished) == [str(source)]
+    assert partial.stats["reader"]["documents"] == 10 + 5 * 22
+    again = run(recipe(*STAGES), output=tmp_path / "r", **work)
+    assert again.unfinished == partial.unfinished  # resuming does not touch it
+    whole = run(recipe(*STAGES), output=tmp_path / "r", **work, retry="incomplete")
+    assert whole.complete
+    fresh = run(recipe(*STAGES), output=tmp_path / "fresh", **work)
+    assert same(whole.path, fresh.path)
+
+
+def test_memory_is_a_part_of_every_task(inputs: Path, tmp_path: Path) -> None:
+    engine = drive_with(lambda task: None, recipe(*STAGES), inputs, tmp_path / "r")
+    assert all(task.memory > 100 << 20 for task in engine.seen)
+    plan = open_plan(tmp_path / "r")
+    receipt = Receipt.load(plan.receipt_of(replace(engine.seen[0])))
+    assert receipt is not None
+    peaks = receipt.envelope
+    assert peaks["tree_peak_bytes"] == peaks["peak_bytes"] + peaks["child_peak_bytes"]
+    assert 10 << 20 < peaks["peak_bytes"] < 4 << 30
