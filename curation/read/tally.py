@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from curation.read.span import Entry
+
 PROBLEMS_KEPT = 100
 
 
@@ -22,12 +24,16 @@ class Problem:
 
 @dataclass(slots=True)
 class Tally:
-    """The balance of one file.
+    """The balance of one file, or of a byte range of it.
 
     `skipped` counts records that gave no document, by reason; `notes` what was noticed about
     documents that were kept. Of `problems` the first 100 are kept, `problem_counts` has them all.
     `incomplete`: the file could not be read to its end. `digest` (blake2b, 32 hex digits) and
-    `bytes` are of the file as stored; both are set when the file has been read to its end.
+    `bytes` are of the file (of the range) as stored; both are set when it has been read to its end.
+
+    `first` is the entry where reading really began, None when no item was found to begin in the
+    range; `next` the one after the last item that the range owns, None if that is not known. Only
+    kinds whose files can be split set them.
     """
 
     records: int = 0
@@ -39,6 +45,8 @@ class Tally:
     incomplete: bool = False
     digest: str = ""
     bytes: int = 0
+    first: Entry | None = None
+    next: Entry | None = None
 
     def skip(self, reason: str) -> None:
         """Count one record that gives no document."""
