@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from curation import models
-from curation.read.framing import Frame, frames
+from curation.read.framing import Frame, Frames
 
 
 def deal(archive: Path, folder: Path, parts: int, pages: int) -> int:
@@ -30,7 +30,7 @@ def deal(archive: Path, folder: Path, parts: int, pages: int) -> int:
     data = archive.read_bytes()
     count = 0
     with archive.open("rb") as stream:
-        for frame in frames(stream):
+        for frame in Frames(stream):
             if isinstance(frame, Frame) and b"WARC-Type: response" in frame.header:
                 assert frame.length is not None
                 files[count % parts].write(data[frame.offset : frame.offset + frame.length])

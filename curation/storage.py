@@ -77,8 +77,8 @@ def same_input(file: InputFile) -> bool:
     return (now.size, now.version) == (file.size, file.version)
 
 
-def open_input(path: str) -> BinaryIO:
-    """The bytes of an input from first to last, streamed: no local copy, no seeking.
+def open_input(path: str, start: int = 0) -> BinaryIO:
+    """The bytes of an input from offset `start` to the end, streamed: no local copy.
 
     Raises InputError if the input cannot be opened. A transfer that ends early raises OSError from
     `read`; it is never taken for the end of the file.
@@ -86,7 +86,9 @@ def open_input(path: str) -> BinaryIO:
     local = _local_path(path)
     if local is not None:
         try:
-            return open(local, "rb")
+            file = open(local, "rb")  # noqa: SIM115
+            file.seek(start)
+            return file
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror}") from None
     if path.startswith(("http://", "https://")):

@@ -26,7 +26,7 @@ from curation.engine.progress import Progress
 from curation.engine.recipe import RecipeError
 from curation.engine.retry import Retries, TaskFailed
 from curation.engine.stats import Books, books_of, collect, conservation, timings, unfinished
-from curation.read.tally import Entry
+from curation.read.span import Entry
 from curation.stage import GlobalStep
 from manifests.files import file_digest, write_bytes
 from manifests.records import Output, Receipt, canonical, digest_of

@@ -25,7 +25,7 @@ from curation.document import DOCUMENT_SCHEMA, SCHEMA_VERSION, Documents
 from curation.engine.chain import as_column
 from curation.engine.recipe import Recipe, RecipeError, StageSpec, load
 from curation.read import SUFFIXES
-from curation.read.tally import Entry, Span
+from curation.read.span import Entry, Span
 from curation.stage import RAISED, Editor, Filter, GlobalStep, Stage
 from curation.storage import InputError, InputFile, list_inputs
 from manifests.files import write_bytes

@@ -45,7 +45,7 @@ from curation.engine.tables import (
     write_table,
 )
 from curation.read import Tally, read
-from curation.read.tally import Entry
+from curation.read.span import Entry
 from curation.stage import GlobalStep, Removals
 from curation.storage import InputError, same_input
 from manifests.records import Output, Receipt

@@ -13,27 +13,33 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from curation.document import RawDocument
+from curation.read.framing import read_head
 from curation.read.jsonl import JsonlOptions, read_jsonl
 from curation.read.parquet import ParquetOptions, read_parquet
-from curation.read.tally import Problem, Span, Tally
+from curation.read.span import WHOLE, Entry, Span, SpanReader
+from curation.read.tally import Problem, Tally
 from curation.read.text import TextOptions, read_text
 from curation.read.warc import WarcOptions, read_warc, read_wet
-from curation.storage import HashingReader, InputError, open_input, open_seekable
+from curation.storage import InputError, open_input, open_seekable
 
-__all__ = ["KINDS", "SUFFIXES", "Kind", "Problem", "Tally", "read"]
+__all__ = ["KINDS", "SUFFIXES", "Entry", "Kind", "Problem", "Span", "Tally", "read"]
 
 
 class Kind(NamedTuple):
-    """A kind of input: how it is read, its options, the names of its files."""
+    """A kind of input: how it is read, its options, the names of its files.
+
+    `splits`: whether byte ranges of its files can be read.
+    """
 
     reader: Callable[..., Iterator[RawDocument]]
     options: type
     suffixes: tuple[str, ...]
+    splits: bool = False
 
 
 KINDS: Mapping[str, Kind] = {
-    "warc": Kind(read_warc, WarcOptions, (".warc", ".warc.gz")),
-    "wet": Kind(read_wet, WarcOptions, (".wet", ".wet.gz")),
+    "warc": Kind(read_warc, WarcOptions, (".warc", ".warc.gz"), splits=True),
+    "wet": Kind(read_wet, WarcOptions, (".wet", ".wet.gz"), splits=True),
     "parquet": Kind(read_parquet, ParquetOptions, (".parquet",)),
     "jsonl": Kind(
         read_jsonl,
@@ -58,31 +64,44 @@ def read(
 ) -> Iterator[RawDocument]:
     """The documents of one file, in order; `tally` is filled while they are taken.
 
-    `options` are fields of the kind's options class. After the last document the file has been read
-    to its end, and `tally.digest` and `tally.bytes` are set. What is wrong inside the file is
-    counted and never raised. Raises InputError for an unknown kind or option and for a file that
-    cannot be used at all; OSError when reading fails.
+    `options` are fields of the kind's options class. With a `span`, the documents of the records
+    that begin in that byte range, for kinds that split. After the last document the file (the
+    range) has been read to its end, and `tally.digest` and `tally.bytes` are set. What is wrong
+    inside the file is counted and never raised. Raises InputError for an unknown kind or option, a
+    span of a kind that does not split, and a file that cannot be used at all; OSError when reading
+    fails.
     """
     if kind not in KINDS:
         raise InputError(f"unknown kind of input: {kind} (known: {', '.join(KINDS)})")
-    reader, make, _ = KINDS[kind]
+    if span is not None and not KINDS[kind].splits:
+        raise InputError(f"input of kind {kind}: byte ranges of its files cannot be read")
     try:
-        chosen = make(**(options or {}))
+        chosen = KINDS[kind].options(**(options or {}))
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         raise InputError(f"input of kind {kind}: option {name}: {first['msg']}") from None
-    return _read(kind, reader, path, tally, chosen)
+    return _read(kind, path, tally, chosen, span or WHOLE)
 
 
-def _read(
-    kind: str, reader: Callable[..., Iterator[RawDocument]], path: str, tally: Tally, options: Any
-) -> Iterator[RawDocument]:
-    with closing(HashingReader(open_input(path))) as stream:
+def _read(kind: str, path: str, tally: Tally, options: Any, span: Span) -> Iterator[RawDocument]:
+    reader, _, _, splits = KINDS[kind]
+    with closing(open_input(path, span.start)) as opened:
+        stream = SpanReader(opened, span)
         if kind == "parquet":  # read from its end, so digested by itself
             with open_seekable(path) as seekable:
                 yield from reader(seekable, path, tally, options)
+        elif splits:
+            yield from reader(stream, path, tally, options, span, _head(path, span))
         else:
             yield from reader(stream, path, tally, options)
         stream.drain()
         tally.digest, tally.bytes = stream.digest, stream.bytes
+
+
+def _head(path: str, span: Span) -> bytes:
+    """The first bytes of a file of which a later range is read."""
+    if span.start == 0:
+        return b""
+    with closing(open_input(path)) as stream:
+        return read_head(stream)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from curation.read.span import Entry
+
 PROBLEMS_KEPT = 100
 
 
@@ -20,39 +22,18 @@ class Problem:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A place between two items of a file, from which reading can go on exactly.
-
-    `offset`: bytes, where the next record, member or gap begins. `single`: of a gzip file, whether
-    the member before held one record (this file keeps one per member).
-    """
-
-    offset: int
-    single: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The byte range `[start, stop)` of a file, of whose records those that start there are read.
-
-    `stop` None: to the end. `entry`: the true first item, if it is known; else 0 for `start` 0, and
-    found by looking otherwise.
-    """
-
-    start: int
-    stop: int | None
-    entry: Entry | None = None
-
-
 @dataclass(slots=True)
 class Tally:
-    """The balance of one file.
+    """The balance of one file, or of a byte range of it.
 
     `skipped` counts records that gave no document, by reason; `notes` what was noticed about
     documents that were kept. Of `problems` the first 100 are kept, `problem_counts` has them all.
     `incomplete`: the file could not be read to its end. `digest` (blake2b, 32 hex digits) and
-    `bytes` are of the file as stored; both are set when the file has been read to its end.
+    `bytes` are of the file (of the range) as stored; both are set when it has been read to its end.
+
+    `first` is the entry where reading really began, None when no item was found to begin in the
+    range; `next` the one after the last item that the range owns, None if that is not known. Only
+    kinds whose files can be split set them.
     """
 
     records: int = 0

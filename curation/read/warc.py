@@ -15,7 +15,7 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from curation.document import RawDocument
-from curation.read.framing import MAX_RECORD, Frame, Gap, frames
+from curation.read.framing import MAX_RECORD, Frame, Frames, Gap
 from curation.read.http import (
     MAX_BODY,
     Fields,
@@ -26,6 +26,7 @@ from curation.read.http import (
     parse_fields,
     split_message,
 )
+from curation.read.span import WHOLE, Span
 from curation.read.tally import Tally
 
 HTML = ("text/html", "application/xhtml+xml")
@@ -68,10 +69,18 @@ class _Skip(Exception):
 
 
 def read_warc(
-    stream: BinaryIO, path: str, tally: Tally, options: WarcOptions
+    stream: BinaryIO,
+    path: str,
+    tally: Tally,
+    options: WarcOptions,
+    span: Span = WHOLE,
+    head: bytes = b"",
 ) -> Iterator[RawDocument]:
-    """The HTML responses of a WARC file, bodies decoded; everything else is counted in `tally`."""
-    for frame, fields in _records(stream, tally, options, b"response"):
+    """The HTML responses of a WARC file, bodies decoded; everything else is counted in `tally`.
+
+    `stream`, `span` and `head` are those of `Frames`."""
+    frames = Frames(stream, options.max_record, span, head)
+    for frame, fields in _records(frames, tally, b"response"):
         try:
             document, notes = _response(frame, fields, options)
         except _Skip as reason:
@@ -82,10 +91,16 @@ def read_warc(
 
 
 def read_wet(
-    stream: BinaryIO, path: str, tally: Tally, options: WarcOptions
+    stream: BinaryIO,
+    path: str,
+    tally: Tally,
+    options: WarcOptions,
+    span: Span = WHOLE,
+    head: bytes = b"",
 ) -> Iterator[RawDocument]:
-    """The plain texts (conversion records) of a WET file."""
-    for frame, fields in _records(stream, tally, options, b"conversion"):
+    """The plain texts (conversion records) of a WET file. Parameters as for `read_warc`."""
+    frames = Frames(stream, options.max_record, span, head)
+    for frame, fields in _records(frames, tally, b"conversion"):
         try:
             document, notes = _conversion(frame, fields, options)
         except _Skip as reason:
@@ -104,11 +119,9 @@ def _kept(document: RawDocument, frame: Frame, notes: list[str], tally: Tally) -
     return document
 
 
-def _records(
-    stream: BinaryIO, tally: Tally, options: WarcOptions, wanted: bytes
-) -> Iterator[tuple[Frame, Fields]]:
+def _records(frames: Frames, tally: Tally, wanted: bytes) -> Iterator[tuple[Frame, Fields]]:
     """The records of the wanted type; all others, and damage, are counted."""
-    for frame in frames(stream, options.max_record):
+    for frame in frames:
         if isinstance(frame, Gap):
             tally.problem(frame.reason, frame.offset, f"{frame.length} bytes")
             continue
@@ -130,6 +143,7 @@ def _records(
             tally.skip("too_large")
             continue
         yield frame, parse_fields(frame.header)
+    tally.first, tally.next = frames.first, frames.next
 
 
 def _response(frame: Frame, fields: Fields, options: WarcOptions) -> tuple[RawDocument, list[str]]:

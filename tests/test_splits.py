@@ -1,0 +1,105 @@
+"""Byte ranges of large archives as units: together they are the file, whatever the split size."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from kit import contents, page, recipe
+
+from curation import run
+from curation.engine.plan import open_plan
+from curation.inspect import verify
+
+
+def record(number: int, block: bytes, kind: str = "response") -> bytes:
+    name = f"<urn:uuid:00000000-0000-0000-0000-{number:012d}>"
+    return (
+        f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Record-ID: {name}\r\n"
+        f"WARC-Target-URI: https://example.org/{number}\r\nWARC-Date: 2026-01-01T00:00:00Z\r\n"
+        f"Content-Type: application/http; msgtype={kind}\r\nContent-Length: {len(block)}\r\n\r\n"
+    ).encode() + (block + b"\r\n\r\n")
+
+
+def response(number: int, body: bytes = b"") -> bytes:
+    body = body or (
+        f"<html><body><p>{'</p><p>'.join(page(number).splitlines())}</p></body></html>".encode()
+    )
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\n\r\n"
+    return record(number, head.encode() + body)
+
+
+def archive(path: Path, compressed: bool) -> Path:
+    """Thirty pages; every third record carries a whole archive in its block."""
+    nested = b"".join(response(900 + i) for i in range(4))
+    if compressed:
+        nested = b"".join(gzip.compress(response(900 + i)) for i in range(4))
+    parts = []
+    for number in range(30):
+        parts.append(response(number))
+        if number % 3 == 0:
+            parts.append(record(500 + number, b"--boundary\n" + nested, kind="resource"))
+    path.write_bytes(b"".join(gzip.compress(p) if compressed else p for p in parts))
+    return path
+
+
+def work(split: int | None = None) -> dict[str, Any]:
+    kind: dict[str, Any] = {"kind": "warc"} | ({"split": split} if split else {})
+    return recipe({"extract": {}}, {"exact_dedup": {}}, input=kind)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("split", [700, 5_000, 20_000])
+def test_ranges_are_the_file(tmp_path: Path, compressed: bool, split: int) -> None:
+    source = archive(tmp_path / "a.warc.gz", compressed)
+    whole = run(work(), inputs=[str(source)], output=tmp_path / "whole", workers=1)
+    parts = run(work(split), inputs=[str(source)], output=tmp_path / "parts", workers=1)
+    units = len(open_plan(parts.path).units)
+    assert units == -(-source.stat().st_size // split) > 1
+    assert parts.complete and verify.check(open_plan(parts.path))["holds"]
+    assert parts.stats["reader"] == whole.stats["reader"]
+    assert parts.stats["output"] == whole.stats["output"]
+    assert whole.stats["reader"]["documents"] == 30
+    rows = [pq.read_table(r.documents).to_pylist() for r in (whole, parts)]
+    assert rows[0] == rows[1]
+
+
+def test_a_range_that_begins_in_a_nested_archive_is_read_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a plain file a look finds the nested records; the chain of the ranges tells."""
+    source = archive(tmp_path / "a.warc", compressed=False)
+    result = run(work(700), inputs=[str(source)], output=tmp_path / "r", workers=1, quiet=False)
+    assert re.search(
+        r"read: \d+ byte ranges began inside a record; read again", capsys.readouterr().err
+    )
+    plan = open_plan(result.path)
+    place = 0
+    for unit in plan.units:
+        receipt = json.loads(plan.receipt_path(plan.segments[0], unit.name).read_bytes())
+        reader = receipt["core"]["counts"]["reader"]
+        if reader["first"] is not None:
+            assert reader["first"][0] == place
+            place = reader["next"][0]
+    assert place == source.stat().st_size
+
+
+def test_workers_do_not_change_the_bytes_of_a_split_file(tmp_path: Path) -> None:
+    source = archive(tmp_path / "a.warc", compressed=False)
+    one = run(work(3_000), inputs=[str(source)], output=tmp_path / "one", workers=1)
+    two = run(work(3_000), inputs=[str(source)], output=tmp_path / "two", workers=2)
+    assert contents(one.path) == contents(two.path)
+
+
+def test_a_chopped_file_is_incomplete_in_its_last_range_alone(tmp_path: Path) -> None:
+    source = archive(tmp_path / "a.warc.gz", compressed=True)
+    source.write_bytes(source.read_bytes()[:-40])
+    result = run(work(5_000), inputs=[str(source)], output=tmp_path / "r", workers=1)
+    [(name, problem)] = result.unfinished.items()
+    assert name.startswith(f"{source}, bytes ") and "truncated at offset" in problem
+    assert result.stats["reader"]["documents"] == 29
