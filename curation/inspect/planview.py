@@ -10,10 +10,7 @@ from typing import Any
 import yaml
 
 from curation.engine.plan import Plan
-
-BASE_BYTES = (
-    700 << 20
-)  # of a worker with libraries, kernels and the extraction child (bench/memory.py)
+from curation.engine.resources import needed
 
 
 def describe(plan: Plan) -> dict[str, Any]:
@@ -30,14 +27,23 @@ def describe(plan: Plan) -> dict[str, Any]:
                 "applies": [spec.name for spec in segment.removals],
                 "stages": [spec.name for spec in segment.stages],
                 "prepares": [spec.name for spec in segment.prepares],
+                # What an exchange needs depends on how much there will be to exchange.
+                "memory_per_task": (
+                    None if segment.kind == "exchange" else needed(plan, segment, 0)
+                ),
             }
             for segment in plan.segments
         ],
         "units": [
-            {"name": unit.name, "path": unit.input.path, "bytes": unit.input.size}
+            {
+                "name": unit.name,
+                "path": unit.input.path,
+                "start": unit.span.start if unit.span else None,
+                "stop": unit.span.stop if unit.span else None,
+                "bytes": unit.input.size if unit.span is None else unit.weight,
+            }
             for unit in plan.units
         ],
-        "memory_per_task": BASE_BYTES,
     }
 
 
@@ -50,16 +56,19 @@ def render(found: dict[str, Any]) -> str:
         if segment["kind"] == "documents":
             what.append("write documents")
         does = ", ".join(what) or f"exchange of {segment['name']}"
+        memory = segment["memory_per_task"]
+        shown = "" if memory is None else f"{memory / (1 << 30):.1f} GiB"
         lines.append(
-            f"segment {segment['index']}  {segment['name']:<16} {segment['key'][:8]}  {does}"
+            f"segment {segment['index']}  {segment['name']:<16} {segment['key'][:8]} "
+            f"{shown:>8}  {does}"
         )
     sizes = [unit["bytes"] or 0 for unit in found["units"]]
     total = sum(sizes)
     lines += ["", f"{len(sizes)} units, {total / 1e6:,.1f} MB"]
     for unit in found["units"][:20]:
         size = "?" if unit["bytes"] is None else f"{unit['bytes'] / 1e6:,.1f}"
-        lines.append(f"  {size:>10} MB  {unit['path']}")
+        span = "" if unit["start"] is None else f", bytes {unit['start']}-{unit['stop']}"
+        lines.append(f"  {size:>10} MB  {unit['path']}{span}")
     if len(sizes) > 20:
         lines.append(f"  ... and {len(sizes) - 20} more")
-    lines.append(f"memory per task: about {found['memory_per_task'] / (1 << 30):.1f} GiB")
     return "\n".join(lines)
