@@ -79,8 +79,10 @@ class Frames:
         if entry is not None:
             _skip(self.stream, entry.offset - start)
         codec, grammar = _told(self.head)
-        if start and isinstance(codec, Zstd):
-            return
+        if isinstance(codec, Zstd):
+            if start:
+                return
+            self.stop = math.inf
         data = b"" if start else self.head
         if codec is None:
             walk = self._plain(grammar, data, entry)
