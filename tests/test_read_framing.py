@@ -210,6 +210,37 @@ def test_a_header_without_a_length_costs_its_record(kind):
     assert [i.problem for i in items] == [None, "bad_header", None]
 
 
+@pytest.mark.parametrize("share", [False, True])
+def test_a_record_that_is_spread_over_members_is_put_together(share):
+    written = [record(0, block(0)), record(1, block(1) * 9), record(2, block(2))]
+    for cut in range(5, len(written[1]) - 4, 7):
+        middle = [written[1][:cut], written[1][cut:]]
+        if share:
+            middle = [written[0] + middle[0], middle[1] + written[2]]
+            members = [gzip.compress(m) for m in middle]
+            places = [(0, None)] * 3
+        else:
+            members = [gzip.compress(m) for m in (written[0], *middle, written[2])]
+            ends = [sum(map(len, members[: i + 1])) for i in range(4)]
+            places = [(0, ends[0]), (ends[0], ends[2] - ends[0]), (ends[2], len(members[3]))]
+        items = read(b"".join(members))
+        assert blocks(items) == [block(0), block(1) * 9, block(2)]
+        assert troubles(items) == []
+        assert [(i.offset, i.length) for i in items] == places
+
+
+def test_a_wrong_length_does_not_take_over_a_member_that_is_no_record():
+    members = [
+        record(0, block(0)),
+        record(1, block(1), 5),
+        b"no record at all",
+        record(2, block(2)),
+    ]
+    items = read(b"".join(gzip.compress(m) for m in members))
+    assert blocks(items) == [block(0), block(1), block(2)]
+    assert [reason for reason, _ in troubles(items)] == ["bad_length", "garbage"]
+
+
 def test_a_member_without_a_version_line_is_a_bad_header():
     members = [gzip.compress(r) for r in (record(0, block(0)), b"no record", record(2, block(2)))]
     items = read(b"".join(members))

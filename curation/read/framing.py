@@ -14,10 +14,11 @@ member, are a *content*. Three rules decide:
 * A member that does not decode costs its own records; reading goes on at the next one that begins
   with a record.
 
-Two consequences are accepted. A wrong length that happens to end where a later record of the same
-content ends takes the records between for a nested archive: their bytes look exactly the same. And
-a record that is spread over two members is damage, `bad_length` and `bad_header`: where every
-record has a member, the end of a member is the better witness.
+A record that its member cuts goes on in the next member, if that does not begin with a record and
+its length is right then: some writers cut the compressed stream anywhere.
+
+One fault is accepted: a wrong length that happens to end where a later record of the same content
+ends takes the records between for a nested archive. Their bytes look exactly the same.
 
 The file is read once, forward; memory is bounded by a small multiple of `max_record`.
 """
@@ -109,7 +110,7 @@ class Frames:
             yield Gap(0, lead, "not_warc")
 
     def _plain(self, grammar: Grammar, data: bytes, entry: Entry | None) -> Iterator[Frame | Gap]:
-        if entry is None:  # as if a line ended before the span
+        if entry is None:  # as if a line ended before the span; if not, the chain shows it
             content = Plain(self.stream, b"\n", self.span.start - 1)
         else:
             content = Plain(self.stream, data, entry.offset)
