@@ -11,7 +11,7 @@ import itertools
 import zlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curation.read import Span, Tally, read
@@ -161,6 +161,7 @@ cut_points = st.lists(st.integers(0, 3000), max_size=8)
 max_records = st.sampled_from([64 << 20, 100])
 
 
+@settings(deadline=None)
 @given(archives(), cut_points, st.booleans(), max_records)
 def test_ranges_that_are_told_where_they_begin_give_the_whole_file(data, cuts, open_end, limit):
     items, frames = whole(data, limit)
@@ -170,6 +171,7 @@ def test_ranges_that_are_told_where_they_begin_give_the_whole_file(data, cuts, o
     assert end.offset == len(data)
 
 
+@settings(deadline=None)
 @given(archives(), cut_points, st.booleans(), max_records)
 def test_ranges_that_look_and_are_chained_give_the_whole_file(data, cuts, open_end, limit):
     items, frames = whole(data, limit)
@@ -178,6 +180,7 @@ def test_ranges_that_look_and_are_chained_give_the_whole_file(data, cuts, open_e
     assert end == frames.next
 
 
+@settings(deadline=None, max_examples=50)
 @given(archives(), st.integers(1, 40))
 def test_ranges_of_few_bytes_give_the_whole_file(data, size):
     cuts = spans(list(range(0, len(data), size)), len(data), False)

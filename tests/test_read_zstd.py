@@ -135,6 +135,12 @@ def test_a_beginning_that_is_damaged_does_not_hide_the_format():
     assert [block for _, block in said(items)] == [b"", *(block(i) for i in range(1, 5))]
 
 
+@pytest.mark.parametrize("first", [b"\x50\x2a\x4d\x18\n", b"\x5d\x2a\x4d\x18\x01\0\0\0\n"])
+def test_what_only_begins_like_a_skippable_frame_does_not_hide_a_plain_file(first):
+    items = frames(first + b"".join(RECORDS))
+    assert said(items) == [("garbage", b""), *((None, block(i)) for i in range(5))]
+
+
 def test_a_record_that_is_too_large_is_passed_over():
     data = b"".join(plain(record(i, bytes(10**i))) for i in (3, 7, 3))
     assert [i.problem for i in frames(data, max_record=100_000)] == [None, "too_large", None]

@@ -190,7 +190,7 @@ def _told(head: bytes) -> tuple[Codec | None, Grammar]:
     """
     head = head[:CHUNK]
     gzip, zstd = Gzip(), Zstd()
-    if zstd.begins(head[:4]):
+    if zstd.starts_file(head):
         return zstd, WARC
     for grammar in (WARC, ARC):
         if grammar.begins.match(head):

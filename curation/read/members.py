@@ -108,6 +108,14 @@ class Zstd:
     def begins(self, head: bytes | bytearray) -> bool:
         return head.startswith(self.search) or _is_skippable(head)
 
+    def starts_file(self, head: bytes) -> bool:
+        """Whether a file that begins with `head` is in this format."""
+        if not _is_skippable(head):
+            return head.startswith(self.search)
+        size = int.from_bytes(head[4:8], "little")
+        following = head[8 + size : 12 + size]
+        return self.begins(following) if following else size <= _MAX_DICTIONARY
+
     def decoder(self) -> Any:
         return self.decompressor.decompressobj()
 
