@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from curation.read.framing import Frame, Frames, Gap
+from curation.read.records import MAX_HEADER
 
 
 def record(number: int, block: bytes, delta: int = 0, end: bytes = b"\r\n") -> bytes:
@@ -304,6 +305,21 @@ def test_the_size_of_reads_does_not_matter(bodies, kind, step, cut):
     stream = Dribble(data)
     stream.step = step
     assert list(Frames(stream)) == read(data)
+
+
+@pytest.mark.parametrize("size", [MAX_HEADER - 300, MAX_HEADER + 100, MAX_HEADER + 100_000])
+@pytest.mark.parametrize("header", [False, True])
+def test_where_looking_ends_does_not_depend_on_the_size_of_reads(size, header):
+    long = record(1, b"x" * size, 10 - size)
+    long = long.replace(b"\r\n\r\n", b"\r\n", 1) if header else long
+    data = record(0, b"a") + long + record(2, b"b")
+    results = []
+    for step in (1000, 999_983, 1 << 30):
+        stream = Dribble(data)
+        stream.step = step
+        results.append(list(Frames(stream, 300)))
+    assert results[0] == results[1] == results[2]
+    assert blocks(results[0])[0] == b"a" and blocks(results[0])[-1] == b"b"
 
 
 @given(bodies, kinds)
