@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from curation.read.framing import Frame, Frames, Gap
+from curation.read.records import MAX_HEADER
 
 
 def record(number: int, block: bytes, delta: int = 0, end: bytes = b"\r\n") -> bytes:
@@ -210,6 +211,37 @@ def test_a_header_without_a_length_costs_its_record(kind):
     assert [i.problem for i in items] == [None, "bad_header", None]
 
 
+@pytest.mark.parametrize("share", [False, True])
+def test_a_record_that_is_spread_over_members_is_put_together(share):
+    written = [record(0, block(0)), record(1, block(1) * 9), record(2, block(2))]
+    for cut in range(5, len(written[1]) - 4, 7):
+        middle = [written[1][:cut], written[1][cut:]]
+        if share:
+            middle = [written[0] + middle[0], middle[1] + written[2]]
+            members = [gzip.compress(m) for m in middle]
+            places = [(0, None)] * 3
+        else:
+            members = [gzip.compress(m) for m in (written[0], *middle, written[2])]
+            ends = [sum(map(len, members[: i + 1])) for i in range(4)]
+            places = [(0, ends[0]), (ends[0], ends[2] - ends[0]), (ends[2], len(members[3]))]
+        items = read(b"".join(members))
+        assert blocks(items) == [block(0), block(1) * 9, block(2)]
+        assert troubles(items) == []
+        assert [(i.offset, i.length) for i in items] == places
+
+
+def test_a_wrong_length_does_not_take_over_a_member_that_is_no_record():
+    members = [
+        record(0, block(0)),
+        record(1, block(1), 5),
+        b"no record at all",
+        record(2, block(2)),
+    ]
+    items = read(b"".join(gzip.compress(m) for m in members))
+    assert blocks(items) == [block(0), block(1), block(2)]
+    assert [reason for reason, _ in troubles(items)] == ["bad_length", "garbage"]
+
+
 def test_a_member_without_a_version_line_is_a_bad_header():
     members = [gzip.compress(r) for r in (record(0, block(0)), b"no record", record(2, block(2)))]
     items = read(b"".join(members))
@@ -275,6 +307,21 @@ def test_the_size_of_reads_does_not_matter(bodies, kind, step, cut):
     assert list(Frames(stream)) == read(data)
 
 
+@pytest.mark.parametrize("size", [MAX_HEADER - 300, MAX_HEADER + 100, MAX_HEADER + 100_000])
+@pytest.mark.parametrize("header", [False, True])
+def test_where_looking_ends_does_not_depend_on_the_size_of_reads(size, header):
+    long = record(1, b"x" * size, 10 - size)
+    long = long.replace(b"\r\n\r\n", b"\r\n", 1) if header else long
+    data = record(0, b"a") + long + record(2, b"b")
+    results = []
+    for step in (1000, 999_983, 1 << 30):
+        stream = Dribble(data)
+        stream.step = step
+        results.append(list(Frames(stream, 300)))
+    assert results[0] == results[1] == results[2]
+    assert blocks(results[0])[0] == b"a" and blocks(results[0])[-1] == b"b"
+
+
 @given(bodies, kinds)
 def test_whole_files_read_as_other_readers_read_them(bodies, kind):
     data = archive([record(i, body) for i, body in enumerate(bodies)], kind)
@@ -313,7 +360,7 @@ def test_damage_costs_the_damaged_record_alone(bodies, kind, data):
         parts[victim] = bytes(bad)
     elif damage == "garbage":
         garbage = data.draw(st.binary(min_size=1, max_size=99)) + b"\n"
-        assume(kind == "gz" or not garbage.startswith(b"\x1f\x8b"))
+        assume(kind == "gz" or not garbage.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd")))
         parts.insert(victim, garbage)
         kept = bodies
     found = blocks(read(b"".join(parts)))

@@ -11,7 +11,7 @@ import itertools
 import zlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curation.read import Span, Tally, read
@@ -147,7 +147,9 @@ def archives(draw):
             records.append(write(i, draw(block(write)), delta))
         part = b"".join(records)
         if packed == "gzip" or (packed == "mixed" and draw(st.booleans())):
-            part = draw(st.sampled_from([gzip.compress, stored]))(part)
+            pack = draw(st.sampled_from([gzip.compress, stored]))
+            cut = draw(st.integers(0, len(part))) if draw(st.integers(0, 5)) == 0 else 0
+            part = (pack(part[:cut]) if cut else b"") + pack(part[cut:])
         parts.append(part + draw(st.sampled_from([b"", b"", b"", b"\r\n", b"\n\n\n"])))
     data = bytearray(b"".join(parts))
     for _ in range(draw(st.sampled_from([0, 0, 1, 3])) if data else 0):
@@ -159,6 +161,7 @@ cut_points = st.lists(st.integers(0, 3000), max_size=8)
 max_records = st.sampled_from([64 << 20, 100])
 
 
+@settings(deadline=None)
 @given(archives(), cut_points, st.booleans(), max_records)
 def test_ranges_that_are_told_where_they_begin_give_the_whole_file(data, cuts, open_end, limit):
     items, frames = whole(data, limit)
@@ -168,6 +171,7 @@ def test_ranges_that_are_told_where_they_begin_give_the_whole_file(data, cuts, o
     assert end.offset == len(data)
 
 
+@settings(deadline=None)
 @given(archives(), cut_points, st.booleans(), max_records)
 def test_ranges_that_look_and_are_chained_give_the_whole_file(data, cuts, open_end, limit):
     items, frames = whole(data, limit)
@@ -176,6 +180,7 @@ def test_ranges_that_look_and_are_chained_give_the_whole_file(data, cuts, open_e
     assert end == frames.next
 
 
+@settings(deadline=None, max_examples=50)
 @given(archives(), st.integers(1, 40))
 def test_ranges_of_few_bytes_give_the_whole_file(data, size):
     cuts = spans(list(range(0, len(data), size)), len(data), False)
@@ -188,12 +193,13 @@ def test_of_a_sound_file_no_range_is_read_twice(write, pack):
     records = [pack(write(i, b"<p>page %d</p>\n\n" % i * 50)) for i in range(40)]
     data = b"".join(records)
     starts = [len(b"".join(records[:i])) for i in range(40)]
-    sizes = (100, starts[7], len(data) - 1)
-    for size in sizes if write is arc else (1, *sizes):  # a record line has tails that look whole
+    tails = {start + i for start in starts for i in (1, 2, 3) if data[:4] == b"http"}
+    for size in (1, 100, starts[7], len(data) - 1):
         cuts = spans(list(range(0, len(data), size)), len(data), False)
         items, _, again = chained(data, cuts, 1 << 20)
         assert [item.offset for _, item, _ in items] == starts
-        assert again == 0
+        # a record line of ARC cut in its scheme (ttp://, tp://, p://) looks like another one
+        assert again == len(tails.intersection(start for start, _ in cuts))
 
 
 @pytest.mark.parametrize("pack", [bytes, stored])

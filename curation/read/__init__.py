@@ -37,8 +37,10 @@ class Kind(NamedTuple):
     splits: bool = False
 
 
+_WARC = (".warc", ".warc.gz", ".warc.zst", ".arc", ".arc.gz")
+
 KINDS: Mapping[str, Kind] = {
-    "warc": Kind(read_warc, WarcOptions, (".warc", ".warc.gz"), splits=True),
+    "warc": Kind(read_warc, WarcOptions, _WARC, splits=True),
     "wet": Kind(read_wet, WarcOptions, (".wet", ".wet.gz"), splits=True),
     "parquet": Kind(read_parquet, ParquetOptions, (".parquet",)),
     "jsonl": Kind(

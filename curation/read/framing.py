@@ -14,10 +14,11 @@ member, are a *content*. Three rules decide:
 * A member that does not decode costs its own records; reading goes on at the next one that begins
   with a record.
 
-Two consequences are accepted. A wrong length that happens to end where a later record of the same
-content ends takes the records between for a nested archive: their bytes look exactly the same. And
-a record that is spread over two members is damage, `bad_length` and `bad_header`: where every
-record has a member, the end of a member is the better witness.
+A record that its member cuts goes on in the next member, if that does not begin with a record and
+its length is right then: some writers cut the compressed stream anywhere.
+
+One fault is accepted: a wrong length that happens to end where a later record of the same content
+ends takes the records between for a nested archive. Their bytes look exactly the same.
 
 The file is read once, forward; memory is bounded by a small multiple of `max_record`.
 """
@@ -79,8 +80,10 @@ class Frames:
         if entry is not None:
             _skip(self.stream, entry.offset - start)
         codec, grammar = _told(self.head)
-        if start and isinstance(codec, Zstd):
-            return
+        if isinstance(codec, Zstd):
+            if start:
+                return
+            self.stop = math.inf
         data = b"" if start else self.head
         if codec is None:
             walk = self._plain(grammar, data, entry)
@@ -107,7 +110,7 @@ class Frames:
             yield Gap(0, lead, "not_warc")
 
     def _plain(self, grammar: Grammar, data: bytes, entry: Entry | None) -> Iterator[Frame | Gap]:
-        if entry is None:  # as if a line ended before the span
+        if entry is None:  # as if a line ended before the span; if not, the chain shows it
             content = Plain(self.stream, b"\n", self.span.start - 1)
         else:
             content = Plain(self.stream, data, entry.offset)
@@ -187,7 +190,7 @@ def _told(head: bytes) -> tuple[Codec | None, Grammar]:
     """
     head = head[:CHUNK]
     gzip, zstd = Gzip(), Zstd()
-    if zstd.begins(head[:4]):
+    if zstd.starts_file(head):
         return zstd, WARC
     for grammar in (WARC, ARC):
         if grammar.begins.match(head):

@@ -34,6 +34,9 @@ class Content(Protocol):
     def more(self) -> bool:
         """Append to the buffer; False, and `ended` set, when there is nothing left."""
 
+    def join(self) -> bool:
+        """Go on beyond the end, where the rest of a record that is cut by it may follow."""
+
 
 class Plain:
     """A plain file, from file offset `start` on, as a content. `data`: what was read of it."""
@@ -50,6 +53,9 @@ class Plain:
             self.ended = "eof"
         self.buffer += chunk
         return bool(chunk)
+
+    def join(self) -> bool:
+        return False
 
 
 class Codec(Protocol):
@@ -101,6 +107,14 @@ class Zstd:
 
     def begins(self, head: bytes | bytearray) -> bool:
         return head.startswith(self.search) or _is_skippable(head)
+
+    def starts_file(self, head: bytes) -> bool:
+        """Whether a file that begins with `head` is in this format."""
+        if not _is_skippable(head):
+            return head.startswith(self.search)
+        size = int.from_bytes(head[4:8], "little")
+        following = head[8 + size : 12 + size]
+        return self.begins(following) if following else size <= _MAX_DICTIONARY
 
     def decoder(self) -> Any:
         return self.decompressor.decompressobj()
@@ -155,12 +169,13 @@ class Member:
     At most `keep` compressed bytes stay in the window, for finding the way again.
     """
 
-    def __init__(self, window: Window, codec: Codec, keep: int) -> None:
-        self.window = window
-        self.piece = codec.piece
+    def __init__(self, members: Members, keep: int) -> None:
+        self.members = members
+        self.window = members.window
+        self.piece = members.codec.piece
         self.keep = keep
-        self.decoder = codec.decoder()
-        self.offset = window.start
+        self.decoder = members.codec.decoder()
+        self.offset = members.window.start
         self.fed = 0  # index in the window of the next byte to decode
         self.buffer = bytearray()
         self.start = 0
@@ -194,6 +209,13 @@ class Member:
         self.buffer += output
         return bool(output)
 
+    def join(self) -> bool:
+        if self.ended != "end" or not self.members.goes_on(self.fed):
+            return False
+        self.decoder = self.members.codec.decoder()
+        self.ended = ""
+        return True
+
 
 class Members:
     """A file as a row of members: what is at the window's beginning, and what comes next."""
@@ -210,7 +232,14 @@ class Members:
         return self.window.need(2) and self.codec.begins(self.window.bytes[:4])
 
     def open(self, keep: int) -> Member:
-        return Member(self.window, self.codec, keep)
+        return Member(self, keep)
+
+    def goes_on(self, at: int) -> bool:
+        """Whether a member begins at index `at` of the window that does not begin with a record."""
+        self.window.need(at + self.codec.look)
+        data = self.window.bytes[at : at + self.codec.look]
+        beginning = self._beginning(data) if self.codec.begins(data[:4]) else b""
+        return bool(beginning) and not self.grammar.begins.match(beginning)
 
     def find(self, skip: int = 0, stop: int | None = None) -> bool:
         """Move the window to the next member that begins with a record, searched from index `skip`
@@ -236,6 +265,10 @@ class Members:
         return False
 
     def _begins_record(self, data: bytes | bytearray) -> bool:
+        return self.grammar.begins.match(self._beginning(data)) is not None
+
+    def _beginning(self, data: bytes | bytearray) -> bytes:
+        """The first bytes of the content of a member that begins with `data`; empty if damaged."""
         decoder, output = self.codec.decoder(), b""
         for at in range(0, len(data), _STEP):
             try:
@@ -244,7 +277,7 @@ class Members:
                 break
             if decoder.eof or len(output) >= self.grammar.head:
                 break
-        return self.grammar.begins.match(output) is not None
+        return output
 
     def leave(self, member: Member) -> str:
         """Move the window past a member that did not decode to its end; what was wrong with it.

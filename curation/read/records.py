@@ -119,6 +119,8 @@ class Records:
             self.seek()
             return Gap(start, content.start - start, "garbage")
         body = self._header_end()
+        while not body and content.join():
+            body = self._header_end()
         header, length = bytes(buffer[:body]), grammar.length.search(buffer, 0, body)
         if length is None:
             self.seek(max(body - 1, 0))
@@ -174,6 +176,11 @@ class Records:
         content, buffer, grammar = self.content, self.buffer, self.grammar
         end = body + declared
         self._have(end + grammar.tail)
+        member_end = math.inf
+        if declared <= self.max_record:
+            while len(buffer) < end and (before := len(buffer)) and content.join():
+                member_end = min(member_end, before)
+                self._have(end + grammar.tail)
         if end <= len(buffer):
             if separator := grammar.separator.match(buffer, end):
                 return end, separator.end(), None
@@ -185,7 +192,7 @@ class Records:
             if last and not buffer.endswith(grammar.firm):
                 self.unseparated = content.ended == "eof"
                 return end, len(buffer), None
-        record_end = self._record_end(body - 1)
+        record_end = int(min(self._record_end(body - 1), member_end))
         if record_end - body > self.max_record:
             return record_end, record_end, "too_large"
         if record_end == len(buffer) < end and content.ended == "eof":

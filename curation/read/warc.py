@@ -1,7 +1,7 @@
-"""WARC and WET records as documents.
+"""WARC, ARC and WET records as documents.
 
 What may live here: which records are documents, and what they tell about themselves. Framing lies
-in `framing`, HTTP in `http`.
+in `framing`, HTTP in `http`, the record lines of ARC in `arc`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from curation.document import RawDocument
+from curation.read import arc
 from curation.read.framing import MAX_RECORD, Frame, Frames, Gap
 from curation.read.http import (
     MAX_BODY,
@@ -76,11 +77,12 @@ def read_warc(
     span: Span = WHOLE,
     head: bytes = b"",
 ) -> Iterator[RawDocument]:
-    """The HTML responses of a WARC file, bodies decoded; everything else is counted in `tally`.
+    """The HTML responses of a WARC or ARC file, bodies decoded; all else is counted in `tally`.
 
-    `stream`, `span` and `head` are those of `Frames`."""
+    `stream`, `span` and `head` are those of `Frames`.
+    """
     frames = Frames(stream, options.max_record, span, head)
-    for frame, fields in _records(frames, tally, b"response"):
+    for frame, fields in _records(frames, tally, "response"):
         try:
             document, notes = _response(frame, fields, options)
         except _Skip as reason:
@@ -100,7 +102,7 @@ def read_wet(
 ) -> Iterator[RawDocument]:
     """The plain texts (conversion records) of a WET file. Parameters as for `read_warc`."""
     frames = Frames(stream, options.max_record, span, head)
-    for frame, fields in _records(frames, tally, b"conversion"):
+    for frame, fields in _records(frames, tally, "conversion"):
         try:
             document, notes = _conversion(frame, fields, options)
         except _Skip as reason:
@@ -119,7 +121,7 @@ def _kept(document: RawDocument, frame: Frame, notes: list[str], tally: Tally) -
     return document
 
 
-def _records(frames: Frames, tally: Tally, wanted: bytes) -> Iterator[tuple[Frame, Fields]]:
+def _records(frames: Frames, tally: Tally, wanted: str) -> Iterator[tuple[Frame, Fields]]:
     """The records of the wanted type; all others, and damage, are counted."""
     for frame in frames:
         if isinstance(frame, Gap):
@@ -133,17 +135,21 @@ def _records(frames: Frames, tally: Tally, wanted: bytes) -> Iterator[tuple[Fram
         if frame.problem == "bad_length":
             detail = f"{frame.declared_length} bytes declared, {len(frame.block)} found"
             tally.problem("bad_length", frame.offset, detail, incomplete=False)
-        kind = _TYPE.search(frame.header)
-        name = kind[1].lower() if kind else b""
+        is_arc = not frame.header.startswith(b"WARC/")
+        name = arc.record_type(frame.header) if is_arc else _record_type(frame.header)
         if name != wanted:
-            label = name.decode()
-            tally.skip(label if label in TYPES else "unknown_type")
+            tally.skip(name if name in TYPES else "unknown_type")
             continue
         if frame.problem == "too_large":
             tally.skip("too_large")
             continue
-        yield frame, parse_fields(frame.header)
+        yield frame, (arc.record_fields if is_arc else parse_fields)(frame.header)
     tally.first, tally.next = frames.first, frames.next
+
+
+def _record_type(header: bytes) -> str:
+    kind = _TYPE.search(header)
+    return kind[1].decode().lower() if kind else ""
 
 
 def _response(frame: Frame, fields: Fields, options: WarcOptions) -> tuple[RawDocument, list[str]]:
