@@ -1,13 +1,11 @@
 """Listing and opening of inputs: local, over HTTP, and in object stores."""
 
 import hashlib
-import http.server
 import os
-import threading
-from typing import ClassVar
 
 import fsspec
 import pytest
+from crawl_server import crawl_server
 
 from curation.read import SUFFIXES, Tally, read
 from curation.storage import HashingReader, InputError, list_inputs, open_input
@@ -93,58 +91,17 @@ def test_an_unknown_store_is_named():
         list_inputs(["nosuch://x/y.warc"], WARC)
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+def test_files_over_http():
     content = b'{"text": "a"}\n' * 1000
-    agents: ClassVar[set[str]] = set()
-
-    def do_GET(self):
-        self.agents.add(self.headers["User-Agent"])
-        if self.path == "/gone":
-            self.send_error(404)
-            return
-        ranged = self.headers["Range"] and self.path != "/norange"
-        body = self.content[:1] if ranged else self.content
-        self.send_response(206 if ranged else 200)
-        if ranged:
-            self.send_header("Content-Range", f"bytes 0-0/{len(self.content)}")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("ETag", '"v1"')
-        self.end_headers()
-        self.wfile.write(body[:5000] if self.path == "/short" else body)
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture
-def server():
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{running.server_port}"
-        running.shutdown()
-
-
-def test_files_over_http(server):
-    for name in ("/a.jsonl", "/norange"):
-        (file,) = list_inputs([server + name, server + name], ())
-        assert (file.size, file.version) == (len(Handler.content), '"v1"')
-    tally = Tally()
-    assert len(list(read("jsonl", server + "/a.jsonl", tally))) == 1000
-    assert tally.bytes == len(Handler.content) and not tally.incomplete
-    assert Handler.agents == {"gristmill"}
-
-
-def test_http_errors_name_the_url(server):
-    for function in (open_input, lambda url: list_inputs([url], ())):
-        with pytest.raises(InputError, match="/gone: HTTP status 404"):
-            function(server + "/gone")
-    with pytest.raises(InputError, match=r"127\.0\.0\.1:1/"):
-        open_input("http://127.0.0.1:1/x")
-
-
-def test_a_transfer_that_ends_early_is_not_the_end_of_the_file(server):
-    with pytest.raises(OSError, match="short"):
-        list(read("jsonl", server + "/short", Tally()))
+    with crawl_server({"a.jsonl": content}) as server:
+        (file,) = list_inputs([server.url + "a.jsonl", server.url + "a.jsonl"], ())
+        assert file.size == len(content) and file.version.startswith('"')
+        tally = Tally()
+        assert len(list(read("jsonl", file.path, tally))) == 1000
+        assert tally.bytes == len(content) and not tally.incomplete
+        for function in (open_input, lambda url: list_inputs([url], ())):
+            with pytest.raises(InputError, match="/gone: HTTP status 404"):
+                function(server.url + "gone")
 
 
 def test_hashing_reader_takes_what_was_read(tmp_path):

@@ -6,9 +6,11 @@ own.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
-from typing import Any, NamedTuple
+from contextlib import closing, contextmanager
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from pydantic import ValidationError
 
@@ -18,7 +20,7 @@ from curation.read.parquet import ParquetOptions, read_parquet
 from curation.read.tally import Problem, Tally
 from curation.read.text import TextOptions, read_text
 from curation.read.warc import WarcOptions, read_warc, read_wet
-from curation.storage import HashingReader, InputError, open_input, open_seekable
+from curation.storage import HashingReader, InputError, is_local, open_input
 
 __all__ = ["KINDS", "SUFFIXES", "Kind", "Problem", "Tally", "read"]
 
@@ -75,10 +77,24 @@ def _read(
     kind: str, reader: Callable[..., Iterator[RawDocument]], path: str, tally: Tally, options: Any
 ) -> Iterator[RawDocument]:
     with closing(HashingReader(open_input(path))) as stream:
-        if kind == "parquet":  # read from its end, so digested by itself
-            with open_seekable(path) as seekable:
-                yield from reader(seekable, path, tally, options)
+        if kind == "parquet":
+            with _seekable(path, stream) as file:
+                yield from reader(file, path, tally, options)
         else:
             yield from reader(stream, path, tally, options)
         stream.drain()
         tally.digest, tally.bytes = stream.digest, stream.bytes
+
+
+@contextmanager
+def _seekable(path: str, stream: HashingReader) -> Iterator[BinaryIO]:
+    """A file of a format that is read from its end. A remote one is copied to a nameless temporary
+    file (in TMPDIR), so that it is transferred once; a local one is digested by itself."""
+    if is_local(path):
+        with open_input(path) as file:
+            yield file
+        return
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(stream, copy, 1 << 20)
+        copy.seek(0)
+        yield cast(BinaryIO, copy)
