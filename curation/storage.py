@@ -70,8 +70,8 @@ class InputFile:
 def list_inputs(
     patterns: Sequence[str],
     suffixes: Sequence[str],
-    *,
     limit: int | None = None,
+    *,
     patience: Patience = LISTING,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[InputFile]:
@@ -148,6 +148,8 @@ def open_input(path: str, start: int = 0, patience: Patience = PATIENCE) -> Bina
             file = io.FileIO(local)
             file.seek(start)
             return io.BufferedReader(file)
+        except (FileNotFoundError, NotADirectoryError):
+            raise MissingInput(f"no such file: {path}") from None
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror}") from None
     source = HttpObject(path, patience) if _is_http(path) else StoreObject(*_filesystem(path), path)

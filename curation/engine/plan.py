@@ -23,8 +23,16 @@ import pyarrow as pa
 
 from curation.document import DOCUMENT_SCHEMA, SCHEMA_VERSION, Documents
 from curation.engine.chain import as_column
-from curation.engine.recipe import Recipe, RecipeError, StageSpec, load
+from curation.engine.recipe import (
+    CommonCrawlInput,
+    Input,
+    Recipe,
+    RecipeError,
+    StageSpec,
+    load,
+)
 from curation.read import SUFFIXES
+from curation.read.common_crawl import archives
 from curation.stage import RAISED, Editor, Filter, GlobalStep, Stage
 from curation.storage import InputError, InputFile, list_inputs
 from manifests.files import write_bytes
@@ -178,13 +186,11 @@ def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
     Raises RecipeError for wrong configuration or inputs that are not there.
     """
     settings = recipe.settings
-    if not settings.input.paths:
-        raise RecipeError("input.paths: no input given (name files, globs, directories or URLs)")
     try:
-        listed = list_inputs(settings.input.paths, SUFFIXES[settings.input.kind])
+        listed = list_inputs(_patterns(settings.input), SUFFIXES[settings.input.reader], limit)
     except InputError as error:
         raise RecipeError(str(error)) from None
-    files = sorted({replace(file, path=absolute(file.path)) for file in listed})[:limit]
+    files = sorted({replace(file, path=absolute(file.path)) for file in listed})
     for file in files:
         if not _is_utf8(file.path):
             raise RecipeError(f"{file.path!r}: the name of this file is not UTF-8")
@@ -197,6 +203,16 @@ def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
         )
         run = Path("runs") / f"{settings.name}-{identity[:8]}"
     return Plan(Path(os.path.abspath(run)), recipe, units, segments, types)
+
+
+def _patterns(settings: Input) -> Sequence[str]:
+    """What an input consists of. Raises InputError; RecipeError where it says nothing."""
+    if isinstance(settings, CommonCrawlInput):
+        files = None if settings.files == "all" else settings.files
+        return archives(settings.base, settings.crawl, settings.subset, files, settings.seed)
+    if not settings.paths:
+        raise RecipeError("input.paths: no input given (name files, globs, directories or URLs)")
+    return settings.paths
 
 
 def _is_utf8(name: str) -> bool:
@@ -261,7 +277,7 @@ def segment_key(recipe: Recipe, segment: Segment) -> str:
     own: list[Any] = [segment.kind, ENGINE_VERSION, SCHEMA_VERSION, version("pyarrow")]
     own.append(settings.seed)
     if segment.kind == "read":
-        own += [settings.store, recipe.resolved()["input"]]
+        own += [settings.store, settings.input.key()]
     if segment.kind == "documents":
         own.append(settings.output.model_dump(mode="json"))
     step = (segment.step,) if segment.step else ()

@@ -201,16 +201,14 @@ def read_unit(plan: Plan, file: InputFile, tally: Tally) -> Iterator[RawDocument
     An input that cannot be read, or is not what was listed, makes the unit incomplete.
     """
     settings = plan.recipe.settings.input
-    options = settings.model_dump(exclude={"kind", "paths", "crawl", "license"})
-    if settings.kind not in ("jsonl", "parquet"):  # for those the source is a part of the ids
-        del options["source"]
+    crawl = settings.crawl_of(file.path)
     try:
         if not same_input(file):
             tally.problem("changed", 0, "since the run was planned")
             return
-        for raw in read(settings.kind, file.path, tally, options):
+        for raw in read(settings.reader, file.path, tally, settings.options()):
             raw.source = raw.source or settings.source
-            raw.crawl = raw.crawl or settings.crawl
+            raw.crawl = raw.crawl or crawl
             raw.license = raw.license or settings.license
             yield raw
         if not same_input(file):
