@@ -11,6 +11,8 @@ import gzip
 import hashlib
 import io
 import os
+import re
+import threading
 import urllib.parse
 import urllib.request
 import zlib
@@ -41,6 +43,7 @@ from curation.transfer import (
 COMMON_CRAWL = "https://data.commoncrawl.org/"
 LISTS = (".paths", ".paths.gz")
 MAX_LIST = 256 << 20  # bytes of a list of paths, inflated
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
 PROBES = 16  # questions about sizes that are asked at once
 #: A wrong name of a server is seldom cured by waiting, and a person waits for the listing.
 LISTING = replace(PATIENCE, silent=3)
@@ -103,23 +106,34 @@ def list_inputs(
     wanted = sorted({*found, *asked})[:limit]
     unknown = [key for key in wanted if key not in found]
     for number, file in enumerate(_probed(unknown, asked, patience), 1):
-        found[file.path] = file
+        found[unknown[number - 1]] = file
         if progress:
             progress(number, len(unknown))
-    return sorted(found[key] for key in wanted)
+    return sorted({found[key] for key in wanted})
 
 
 def _probed(
     urls: Sequence[str], origins: Mapping[str, str], patience: Patience
 ) -> Iterator[InputFile]:
+    """The files behind URLs, in order. The first that fails ends the listing, pauses included."""
+    over = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        while seconds > 0:
+            if over.is_set():
+                raise TransferError("given up")
+            patience.sleep(min(seconds, 1))
+            seconds -= 1
+
     def ask(url: str) -> InputFile:
         with _named_by(origins[url]):
-            return _stat(url, patience)
+            return _stat(url, replace(patience, sleep=sleep))
 
     pool = ThreadPoolExecutor(PROBES)
     try:
         yield from pool.map(ask, urls)
-    finally:  # the first that fails ends the listing: the others are not waited for
+    finally:
+        over.set()
         pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -216,24 +230,29 @@ def _expanded(patterns: Sequence[str], patience: Patience) -> Iterator[Line]:
             continue
         for line in read_list(pattern, patience):
             with _named_by(line.place):
-                yield Line(_resolved(pattern, line.path), line.place)
+                resolved = _resolved(pattern, line.path)
+            yield Line(resolved, line.place)
 
 
 def _resolved(listing: str, line: str) -> str:
-    """The path that a line of a list stands for. Raises InputError.
+    """The path that a line of a list stands for.
 
-    A list that comes over a network may not name files of this machine.
+    A list that comes over a network cannot name files of this machine: what has no scheme lies on
+    its own server. Raises InputError for other schemes than that of the list, http(s) and s3.
     """
     folder = _local_path(listing)
-    if folder is None:
-        if line.startswith("file:"):
-            raise InputError(f"a list from elsewhere names a local file: {line}")
-        scheme, _, rest = listing.partition("://")
-        return line if "://" in line else f"{scheme}://{rest.partition('/')[0]}/{line.lstrip('/')}"
-    if os.path.isabs(line) or _local_path(line) is None or line.startswith("file:"):
-        return line
-    beside = os.path.join(os.path.dirname(folder), line)
-    return beside if os.path.exists(beside) else COMMON_CRAWL + line
+    if folder is not None:
+        if os.path.isabs(line) or _SCHEME.match(line):
+            return line
+        beside = os.path.join(os.path.dirname(folder), line)
+        return beside if os.path.exists(beside) else COMMON_CRAWL + line
+    scheme, _, rest = listing.partition("://")
+    named = _SCHEME.match(line)
+    if not named:
+        return f"{scheme}://{rest.partition('/')[0]}/{line.lstrip('/')}"
+    if named[1].lower() not in (scheme, "http", "https", "s3"):
+        raise InputError(f"a list from elsewhere cannot name {line[:200]}")
+    return line
 
 
 @contextmanager
@@ -386,12 +405,15 @@ def _list_store(url: str, suffixes: tuple[str, ...], patience: Patience) -> list
         if filesystem.isfile(inner):
             return [filesystem.info(inner)]
         if filesystem.isdir(inner):
-            found = filesystem.find(inner, detail=True)
-            return [info for name, info in found.items() if _wanted(name[len(inner) :], suffixes)]
-        if glob.has_magic(inner):
-            found = filesystem.glob(inner, detail=True)
-            return [info for info in found.values() if info["type"] == "file"]
-        raise FileNotFoundError
+            found = filesystem.find(inner, detail=True).values()
+            found = [info for info in found if _wanted(info["name"][len(inner) :], suffixes)]
+        elif glob.has_magic(inner):
+            found = filesystem.glob(inner, detail=True).values()
+            found = [info for info in found if info["type"] == "file"]
+        else:
+            raise FileNotFoundError
+        # But for the etag, a store may tell other things of a file in a listing than by itself.
+        return [info if "ETag" in info else filesystem.info(info["name"]) for info in found]
 
     try:
         files = persist(url, lambda: attempt_on(url, ask), patience)

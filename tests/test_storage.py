@@ -1,5 +1,6 @@
 """Listing and opening of inputs: local, over HTTP, and in object stores."""
 
+import gzip
 import hashlib
 import os
 
@@ -102,6 +103,61 @@ def test_files_over_http():
         for function in (open_input, lambda url: list_inputs([url], ())):
             with pytest.raises(InputError, match="/gone: HTTP status 404"):
                 function(server.url + "gone")
+
+
+def test_a_list_of_paths_stands_for_what_its_lines_name(tree, monkeypatch):
+    files = {"x/c.warc": b"c", "lists/a.paths": b"x/c.warc\n/x/c.warc\n", "d.warc": b"dd"}
+    with crawl_server(files) as server:
+        monkeypatch.setattr("curation.storage.COMMON_CRAWL", server.url)
+        lines = f"../b.warc\r\n\n  x/c.warc\n{tree}/notes.txt\n{server.url}d.warc\n../b.warc"
+        (tree / "d/my.paths.gz").write_bytes(gzip.compress(lines.encode()))
+        (tree / "d/my.paths").write_bytes(lines.encode())
+        expected = ["b.warc", f"{server.url}d.warc", f"{server.url}x/c.warc", f"{tree}/notes.txt"]
+        assert sorted(paths("d/my.paths.gz")) == sorted(expected)
+        assert paths("d/my.paths.gz", "d/my.paths") == paths("d/my.paths")
+        assert paths(server.url + "lists/a.paths") == [f"{server.url}x/c.warc"]
+    store = fsspec.filesystem("memory")
+    store.pipe("/bucket/l.paths", b"crawl/c.warc\nmemory://bucket/crawl/c.warc\n")
+    store.pipe("/bucket/crawl/c.warc", b"ccc")
+    try:
+        (file,) = list_inputs(["memory://bucket/l.paths", "memory://bucket/crawl"], WARC)
+        assert file.path.endswith("bucket/crawl/c.warc") and file.size == 3
+    finally:
+        store.rm("/bucket", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"b.warc\n/gone.warc\n", "l.paths:2: no such file: /gone.warc"),
+        (b"\n\nmissing.warc\n", "l.paths:3: cannot read .*missing.warc: HTTP status 404"),
+        (b"b.warc\nb\xff.warc\n", "l.paths:2: not UTF-8"),
+        (b"b.warc\na\tb\n", "l.paths:2: no path"),
+        (b" \n\n", "l.paths: this list names no file"),
+        (gzip.compress(b"b.warc")[:-9], "l.paths: damaged"),
+    ],
+)
+def test_what_is_wrong_in_a_list_is_named_by_its_line(tree, monkeypatch, content, message):
+    (tree / "l.paths").write_bytes(content)
+    with crawl_server({"l.paths": content}) as server:
+        monkeypatch.setattr("curation.storage.COMMON_CRAWL", server.url)
+        with pytest.raises(InputError, match=message) as error:
+            paths("l.paths")
+    assert "\n" not in str(error.value)
+
+
+def test_a_list_from_elsewhere_names_no_local_file(tree):
+    for line in (f"{tree}/b.warc", (tree / "b.warc").as_uri(), f"local://{tree}/b.warc"):
+        with (
+            crawl_server({"l.paths": line.encode()}) as server,
+            pytest.raises(InputError, match=r"l.paths:1: "),
+        ):
+            paths(server.url + "l.paths")
+    assert paths("b.warc") == ["b.warc"]
+
+
+def test_only_the_first_are_looked_at_where_no_more_are_wanted(tree):
+    assert list_inputs(["."], WARC, 2) == list_inputs(["."], WARC)[:2]
 
 
 def test_hashing_reader_takes_what_was_read(tmp_path):
