@@ -520,6 +520,10 @@ class _Pieces:
         self._worker.shutdown(wait=False, cancel_futures=True)
 
 
+#: What the S3 driver raises where it was given no key: an error that it does not translate.
+_CREDENTIALS = frozenset(("NoCredentialsError", "PartialCredentialsError"))
+
+
 def attempt_on(url: str, ask: Callable[[], T]) -> T:
     """What a store answers. Raises Missing, TransferError, or Passing: its driver may raise
     anything for a network that is down."""
@@ -530,6 +534,8 @@ def attempt_on(url: str, ask: Callable[[], T]) -> T:
     except (PermissionError, NotImplementedError, ImportError) as error:
         raise TransferError(f"cannot read {url}: {one_line(error)}") from None
     except Exception as error:
+        if type(error).__name__ in _CREDENTIALS:
+            raise TransferError(f"cannot read {url}: {one_line(error)}") from None
         raise Passing(one_line(error)) from None
 
 

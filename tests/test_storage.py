@@ -3,10 +3,13 @@
 import gzip
 import hashlib
 import os
+import sys
 
 import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from crawl_server import crawl_server
+from crawl_server import Fault, crawl_server
 
 from curation.read import SUFFIXES, Tally, read
 from curation.storage import HashingReader, InputError, list_inputs, open_input
@@ -103,6 +106,25 @@ def test_files_over_http():
         for function in (open_input, lambda url: list_inputs([url], ())):
             with pytest.raises(InputError, match="/gone: HTTP status 404"):
                 function(server.url + "gone")
+
+
+def test_s3_without_its_driver_names_the_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    for function in (open_input, lambda url: list_inputs([url], ())):
+        with pytest.raises(InputError, match=r"^cannot open s3://.*pip install 'gristmill\[s3\]'$"):
+            function("s3://commoncrawl/crawl-data/x.warc.gz")
+
+
+def test_a_remote_table_is_transferred_once(tmp_path):
+    pq.write_table(pa.table({"text": ["a", "b"] * 500}), tmp_path / "t.parquet")
+    data = (tmp_path / "t.parquet").read_bytes()
+    with crawl_server({"t.parquet": data}, [Fault("short", after=len(data) // 2)]) as server:
+        tally = Tally()
+        documents = list(read("parquet", server.url + "t.parquet", tally))
+        assert server.ranges() == ["", f"bytes={len(data) // 2}-"]
+    assert [document.text for document in documents] == ["a", "b"] * 500
+    assert tally.digest == hashlib.blake2b(data, digest_size=16).hexdigest()
+    assert tally.bytes == len(data)
 
 
 def test_a_list_of_paths_stands_for_what_its_lines_name(tree, monkeypatch):
