@@ -248,15 +248,19 @@ _ONCE = urllib3.Retry(
 )
 
 
+@lru_cache(maxsize=1)
+def _program() -> str:
+    try:
+        return f"gristmill/{version('gristmill')}"
+    except PackageNotFoundError:  # run from a folder, not installed
+        return "gristmill"
+
+
 def user_agent() -> str:
     """Who asks: this program, and where its user can be reached (GRISTMILL_CONTACT)."""
-    try:
-        name = f"gristmill/{version('gristmill')}"
-    except PackageNotFoundError:
-        name = "gristmill"
     contact = os.environ.get("GRISTMILL_CONTACT", "")
     contact = "".join(c for c in contact if c.isascii() and c.isprintable()).strip()
-    return f"{name} (+{contact})" if contact else name
+    return f"{_program()} (+{contact})" if contact else _program()
 
 
 @dataclass(frozen=True)
