@@ -1,31 +1,60 @@
 """Where inputs lie and how their bytes are read: local paths, URLs, object stores.
 
-What may live here: listing and opening inputs; atomic writes. No formats.
+What may live here: listing and opening inputs, and lists of paths. No formats; what happens on the
+network lies in `transfer`.
 """
 
 from __future__ import annotations
 
 import glob
+import gzip
 import hashlib
+import io
 import os
-import urllib.error
+import re
+import threading
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from email.message import Message
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
-# ---------------------------------------------------------------- reading
+from curation.transfer import (
+    PATIENCE,
+    READ,
+    HttpObject,
+    Missing,
+    Patience,
+    Resumed,
+    StoreObject,
+    TransferError,
+    attempt_on,
+    one_line,
+    persist,
+    probe,
+    version_of,
+)
 
-USER_AGENT = "gristmill"
-TIMEOUT = 60  # seconds without a byte from a server
+#: Where a list of paths points to that lies on this machine and whose files do not.
+COMMON_CRAWL = "https://data.commoncrawl.org/"
+LISTS = (".paths", ".paths.gz")
+MAX_LIST = 256 << 20  # bytes of a list of paths, inflated
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
+PROBES = 16  # questions about sizes that are asked at once
+#: A wrong name of a server is seldom cured by waiting, and a person waits for the listing.
+LISTING = replace(PATIENCE, silent=3)
 
 
 class InputError(ValueError):
     """An input that is not there or cannot be used as asked: one line that names it."""
+
+
+class MissingInput(InputError):
+    """There is no such input."""
 
 
 @dataclass(frozen=True, order=True)
@@ -41,78 +70,201 @@ class InputFile:
     version: str
 
 
-def list_inputs(patterns: Sequence[str], suffixes: Sequence[str]) -> list[InputFile]:
-    """The files that paths, globs, directories and URLs stand for, sorted by path, each once.
+def list_inputs(
+    patterns: Sequence[str],
+    suffixes: Sequence[str],
+    limit: int | None = None,
+    *,
+    patience: Patience = LISTING,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[InputFile]:
+    """The files that paths, globs, directories, URLs and lists of paths stand for, sorted by path,
+    each once; with `limit` only the first of them.
 
     A directory stands for the files in it, at any depth, whose name has one of `suffixes` and which
-    are not hidden; a glob for all that it matches, directories in the same way. Local paths are
-    kept relative if given so. Raises InputError for what is missing or matches nothing.
+    are not hidden; a glob for all that it matches, directories in the same way; a list (`.paths`,
+    `.paths.gz`) for what its lines name. Local paths are kept relative if given so. Sizes that a
+    server must be asked for are asked for at last, `PROBES` at once, and `progress` is called with
+    how many are known and how many are wanted. Raises InputError for what is missing or matches
+    nothing.
     """
     found: dict[str, InputFile] = {}
-    urls: list[str] = []
-    for pattern in patterns:
-        path = _local_path(pattern)
-        if path is not None:
-            files = _list_local(path, tuple(suffixes))
-        elif pattern.startswith(("http://", "https://")):
-            urls.append(pattern)
-            continue
-        else:
-            files = _list_remote(pattern, tuple(suffixes))
+    asked: dict[str, str] = {}  # by URL: the place in a list that names it
+    for pattern, origin in _expanded(patterns, patience):
+        with _named_by(origin):
+            path = _local_path(pattern)
+            if path is not None:
+                files = [_local_file(path)] if origin else _list_local(path, tuple(suffixes))
+            elif origin or _is_http(pattern):
+                asked.setdefault(pattern, origin)
+                continue
+            else:
+                files = _list_store(pattern, tuple(suffixes), patience)
         for file in sorted(files):
             key = file.path if "://" in file.path else os.path.abspath(file.path)
             found[key] = min(found.get(key, file), file)
-    with ThreadPoolExecutor(16) as pool:
-        for file in pool.map(_probe, sorted(set(urls))):
-            found[file.path] = file
-    return sorted(found.values())
+    wanted = sorted({*found, *asked})[:limit]
+    unknown = [key for key in wanted if key not in found]
+    for number, file in enumerate(_probed(unknown, asked, patience), 1):
+        found[unknown[number - 1]] = file
+        if progress:
+            progress(number, len(unknown))
+    return sorted({found[key] for key in wanted})
 
 
-def same_input(file: InputFile) -> bool:
-    """Whether an input is still what was listed: its size and version. False where it is gone."""
+def _probed(
+    urls: Sequence[str], origins: Mapping[str, str], patience: Patience
+) -> Iterator[InputFile]:
+    """The files behind URLs, in order. The first that fails ends the listing, pauses included."""
+    over = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        while seconds > 0:
+            if over.is_set():
+                raise TransferError("given up")
+            patience.sleep(min(seconds, 1))
+            seconds -= 1
+
+    def ask(url: str) -> InputFile:
+        with _named_by(origins[url]):
+            return _stat(url, replace(patience, sleep=sleep))
+
+    pool = ThreadPoolExecutor(PROBES)
     try:
-        [now] = list_inputs([file.path], ())
-    except InputError:
+        yield from pool.map(ask, urls)
+    finally:
+        over.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def same_input(file: InputFile, patience: Patience = PATIENCE) -> bool:
+    """Whether an input is still what was listed: its size and version. False where it is gone.
+
+    Raises InputError where that cannot be found out.
+    """
+    try:
+        now = _stat(file.path, patience)
+    except MissingInput:
         return False
     return (now.size, now.version) == (file.size, file.version)
 
 
-def open_input(path: str, start: int = 0) -> BinaryIO:
-    """The bytes of an input from offset `start` to the end, streamed: no local copy.
+def open_input(path: str, start: int = 0, patience: Patience = PATIENCE) -> BinaryIO:
+    """The bytes of an input from `start` to the last, streamed: no local copy, no seeking.
 
-    Raises InputError if the input cannot be opened. A transfer that ends early raises OSError from
-    `read`; it is never taken for the end of the file.
+    Raises InputError if the input cannot be opened. A transfer is resumed where it was interrupted;
+    if it ends early in spite of that, `read` raises OSError: it is never taken for the end of the
+    file.
     """
     local = _local_path(path)
     if local is not None:
         try:
-            file = open(local, "rb")  # noqa: SIM115
+            file = io.FileIO(local)
             file.seek(start)
-            return file
+            return io.BufferedReader(file)
+        except (FileNotFoundError, NotADirectoryError):
+            raise MissingInput(f"no such file: {path}") from None
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror}") from None
-    if path.startswith(("http://", "https://")):
-        response = _request(path)
-        if response.status != 200:
-            response.close()
-            raise InputError(f"cannot read {path}: HTTP status {response.status}")
-        return cast(BinaryIO, _Response(response))
-    return open_seekable(path)
-
-
-def open_seekable(path: str) -> BinaryIO:
-    """An input for formats that are read from their end: seeks where its store can.
-
-    Raises InputError if the input cannot be opened.
-    """
-    local = _local_path(path)
-    if local is not None:
-        return open_input(path)
-    filesystem, inner = _filesystem(path)
+    source = HttpObject(path, patience) if _is_http(path) else StoreObject(*_filesystem(path), path)
     try:
-        return cast(BinaryIO, filesystem.open(inner, "rb"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {_one_line(error)}") from None
+        return cast(BinaryIO, Resumed(source, start, patience).open())
+    except TransferError as error:
+        raise _as_input_error(error) from None
+
+
+def is_local(path: str) -> bool:
+    """Whether an input lies in this machine's file system, where it can be read in any order."""
+    return _local_path(path) is not None
+
+
+# ---------------------------------------------------------------- lists of paths
+
+
+class Line(NamedTuple):
+    """A line of a list of paths, and where it stands, for a person: `<list>:<number>`."""
+
+    path: str
+    place: str
+
+
+def read_list(path: str, patience: Patience = LISTING) -> list[Line]:
+    """The lines of a list of paths, plain or gzip, but for blank ones.
+
+    Raises InputError that names the list, and the line where one is at fault; MissingInput where
+    there is no such list.
+    """
+    with closing(open_input(path, patience=patience)) as stream:
+        try:
+            data = b""
+            while len(data) < MAX_LIST and (piece := stream.read(READ)):
+                data += piece
+            if data.startswith(b"\x1f\x8b"):
+                data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MAX_LIST)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InputError(f"{path}: damaged: {one_line(error)}") from None
+        except OSError as error:
+            raise InputError(one_line(error)) from None
+    if len(data) >= MAX_LIST:
+        raise InputError(f"{path}: longer than a list of paths can be ({MAX_LIST} bytes)")
+    lines: list[Line] = []
+    for number, raw in enumerate(data.split(b"\n"), 1):
+        try:
+            line = raw.decode().strip()
+        except UnicodeDecodeError:
+            raise InputError(f"{path}:{number}: not UTF-8, and so no path") from None
+        if not line.isprintable():
+            raise InputError(f"{path}:{number}: no path: {line[:80]!r}")
+        if line:
+            lines.append(Line(line, f"{path}:{number}"))
+    if not lines:
+        raise InputError(f"{path}: this list names no file")
+    return lines
+
+
+def _expanded(patterns: Sequence[str], patience: Patience) -> Iterator[Line]:
+    """The patterns, each list among them replaced by what its lines name; those have a place."""
+    for pattern in patterns:
+        if not pattern.endswith(LISTS) or glob.has_magic(pattern):
+            yield Line(pattern, "")
+            continue
+        for line in read_list(pattern, patience):
+            with _named_by(line.place):
+                resolved = _resolved(pattern, line.path)
+            yield Line(resolved, line.place)
+
+
+def _resolved(listing: str, line: str) -> str:
+    """The path that a line of a list stands for.
+
+    A list that comes over a network cannot name files of this machine: what has no scheme lies on
+    its own server. Raises InputError for other schemes than that of the list, http(s) and s3.
+    """
+    folder = _local_path(listing)
+    if folder is not None:
+        if os.path.isabs(line) or _SCHEME.match(line):
+            return line
+        beside = os.path.join(os.path.dirname(folder), line)
+        return beside if os.path.exists(beside) else COMMON_CRAWL + line
+    scheme, _, rest = listing.partition("://")
+    named = _SCHEME.match(line)
+    if not named:
+        return f"{scheme}://{rest.partition('/')[0]}/{line.lstrip('/')}"
+    if named[1].lower() not in (scheme, "http", "https", "s3"):
+        raise InputError(f"a list from elsewhere cannot name {line[:200]}")
+    return line
+
+
+@contextmanager
+def _named_by(place: str) -> Iterator[None]:
+    """Puts the place in a list, if any, before what is wrong with what stands there."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(f"{place}: {error}" if place else str(error)) from None
+
+
+# ---------------------------------------------------------------- reading
 
 
 class HashingReader:
@@ -143,30 +295,7 @@ class HashingReader:
         self.stream.close()
 
 
-class _Response:
-    """An HTTP body that does not pass a broken connection off as the end of the file."""
-
-    def __init__(self, response: Any) -> None:
-        self.response = response
-        length = response.headers.get("Content-Length")
-        self.left = int(length) if length and length.isdigit() else None
-
-    def read(self, size: int = -1) -> bytes:
-        data: bytes = self.response.read(None if size < 0 else size)
-        if self.left is not None:
-            self.left -= len(data)
-            if self.left > 0 and (not data or size < 0):
-                raise OSError(f"{self.response.url}: connection ended {self.left} bytes early")
-        return data
-
-    def close(self) -> None:
-        self.response.close()
-
-    def __enter__(self) -> _Response:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+# ---------------------------------------------------------------- places
 
 
 def _local_path(path: str) -> str | None:
@@ -175,8 +304,30 @@ def _local_path(path: str) -> str | None:
     return None if "://" in path else path
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def _is_http(path: str) -> bool:
+    return path.startswith(("http://", "https://"))
+
+
+def _stat(path: str, patience: Patience) -> InputFile:
+    """Size and version of one file, whatever its name. Raises InputError; MissingInput."""
+    local = _local_path(path)
+    if local is not None:
+        return _local_file(local)
+    try:
+        if _is_http(path):
+            entity = probe(path, patience)
+            return InputFile(path, entity.size, entity.version)
+        filesystem, inner = _filesystem(path)
+        return _store_file(
+            filesystem,
+            persist(path, lambda: attempt_on(path, lambda: filesystem.info(inner)), patience),
+        )
+    except TransferError as error:
+        raise _as_input_error(error) from None
+
+
+def _as_input_error(error: TransferError) -> InputError:
+    return (MissingInput if isinstance(error, Missing) else InputError)(str(error))
 
 
 def _list_local(path: str, suffixes: tuple[str, ...]) -> list[InputFile]:
@@ -188,7 +339,7 @@ def _list_local(path: str, suffixes: tuple[str, ...]) -> list[InputFile]:
             raise InputError(f"no {' or '.join(suffixes)} file in directory {path}")
         return files
     if not glob.has_magic(path):
-        raise InputError(f"no such file: {path}")
+        raise MissingInput(f"no such file: {path}")
     names: list[str] = []
     for match in glob.glob(path, recursive=True):
         if os.path.isdir(match):
@@ -223,38 +374,55 @@ def _is_special(path: str) -> bool:
 def _local_file(path: str) -> InputFile:
     try:
         status = Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingInput(f"no such file: {path}") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     return InputFile(os.path.normpath(path), status.st_size, str(status.st_mtime_ns))
 
 
 def _filesystem(url: str) -> tuple[Any, str]:
+    """The file system of a URL, as fsspec opens it, and the path in it."""
     try:
         import fsspec
 
-        return cast("tuple[Any, str]", fsspec.core.url_to_fs(url))
-    except (ImportError, ValueError) as error:
-        raise InputError(f"cannot open {url}: {_one_line(error)}") from None
+        # Listings are not kept: an object is asked for twice in order to see whether it changed.
+        return cast("tuple[Any, str]", fsspec.core.url_to_fs(url, use_listings_cache=False))
+    except ImportError as error:
+        if url.startswith(("s3://", "s3a://")):
+            what = "reading from S3 needs s3fs: pip install 'gristmill[s3]'"
+            raise InputError(f"cannot open {url}: {what}") from None
+        raise InputError(f"cannot open {url}: {one_line(error)}") from None
+    except ValueError as error:
+        raise InputError(f"cannot open {url}: {one_line(error)}") from None
 
 
-def _list_remote(url: str, suffixes: tuple[str, ...]) -> list[InputFile]:
+def _list_store(url: str, suffixes: tuple[str, ...], patience: Patience) -> list[InputFile]:
     filesystem, inner = _filesystem(url)
-    try:
+
+    def ask() -> list[Any]:
+        """What is known of each file that the URL stands for."""
         if filesystem.isfile(inner):
-            names, what = [inner], "no such file"
-        elif filesystem.isdir(inner):
-            names, what = filesystem.find(inner), f"no {' or '.join(suffixes)} file in"
-            names = [name for name in names if _wanted(name[len(inner) :], suffixes)]
+            return [filesystem.info(inner)]
+        if filesystem.isdir(inner):
+            found = filesystem.find(inner, detail=True).values()
+            found = [info for info in found if _wanted(info["name"][len(inner) :], suffixes)]
         elif glob.has_magic(inner):
-            names, what = filesystem.glob(inner), "nothing matches"
-            names = [name for name in names if filesystem.isfile(name)]
+            found = filesystem.glob(inner, detail=True).values()
+            found = [info for info in found if info["type"] == "file"]
         else:
-            names, what = [], "no such file"
-        if not names:
-            raise InputError(f"{what}: {url}" if what == "no such file" else f"{what} {url}")
-        return [_remote_file(filesystem, name) for name in names]
-    except OSError as error:
-        raise InputError(f"cannot list {url}: {_one_line(error)}") from None
+            raise FileNotFoundError
+        # But for the etag, a store may tell other things of a file in a listing than by itself.
+        return [info if "ETag" in info else filesystem.info(info["name"]) for info in found]
+
+    try:
+        files = persist(url, lambda: attempt_on(url, ask), patience)
+    except TransferError as error:
+        raise _as_input_error(error) from None
+    if not files:
+        what = "nothing matches" if glob.has_magic(inner) else f"no {' or '.join(suffixes)} file in"
+        raise InputError(f"{what} {url}")
+    return [_store_file(filesystem, info) for info in files]
 
 
 def _wanted(name: str, suffixes: tuple[str, ...]) -> bool:
@@ -262,39 +430,6 @@ def _wanted(name: str, suffixes: tuple[str, ...]) -> bool:
     return name.endswith(suffixes) and not hidden
 
 
-def _remote_file(filesystem: Any, name: str) -> InputFile:
-    info = filesystem.info(name)
-    keys = (
-        "ETag",
-        "etag",
-        "md5Hash",
-        "generation",
-        "LastModified",
-        "last_modified",
-        "mtime",
-        "created",
-    )
-    version = next((str(info[key]) for key in keys if info.get(key)), "")
-    return InputFile(filesystem.unstrip_protocol(name), info.get("size"), version)
-
-
-def _request(url: str, **headers: str) -> Any:
-    request = urllib.request.Request(url, headers={"User-Agent": USER_AGENT, **headers})
-    try:
-        return urllib.request.urlopen(request, timeout=TIMEOUT)
-    except urllib.error.HTTPError as error:
-        raise InputError(f"cannot read {url}: HTTP status {error.code}") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise InputError(f"cannot read {url}: {' '.join(str(reason).split())}") from None
-
-
-def _probe(url: str) -> InputFile:
-    """Size and version of a URL by asking for its first byte: what every server answers."""
-    with _request(url, Range="bytes=0-0") as response:
-        headers: Message = response.headers
-        total = headers.get("Content-Length", "")
-        if response.status == 206:
-            total = headers.get("Content-Range", "").rpartition("/")[2]
-        version = headers.get("ETag") or headers.get("Last-Modified") or ""
-        return InputFile(url, int(total) if total.isdigit() else None, version)
+def _store_file(filesystem: Any, info: Mapping[str, Any]) -> InputFile:
+    path = filesystem.unstrip_protocol(info["name"])
+    return InputFile(path, info.get("size"), version_of(info))

@@ -1,13 +1,15 @@
 """Listing and opening of inputs: local, over HTTP, and in object stores."""
 
+import gzip
 import hashlib
-import http.server
 import os
-import threading
-from typing import ClassVar
+import sys
 
 import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from crawl_server import Fault, crawl_server
 
 from curation.read import SUFFIXES, Tally, read
 from curation.storage import HashingReader, InputError, list_inputs, open_input
@@ -93,58 +95,91 @@ def test_an_unknown_store_is_named():
         list_inputs(["nosuch://x/y.warc"], WARC)
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+def test_files_over_http():
     content = b'{"text": "a"}\n' * 1000
-    agents: ClassVar[set[str]] = set()
-
-    def do_GET(self):
-        self.agents.add(self.headers["User-Agent"])
-        if self.path == "/gone":
-            self.send_error(404)
-            return
-        ranged = self.headers["Range"] and self.path != "/norange"
-        body = self.content[:1] if ranged else self.content
-        self.send_response(206 if ranged else 200)
-        if ranged:
-            self.send_header("Content-Range", f"bytes 0-0/{len(self.content)}")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("ETag", '"v1"')
-        self.end_headers()
-        self.wfile.write(body[:5000] if self.path == "/short" else body)
-
-    def log_message(self, *args):
-        pass
+    with crawl_server({"a.jsonl": content}) as server:
+        (file,) = list_inputs([server.url + "a.jsonl", server.url + "a.jsonl"], ())
+        assert file.size == len(content) and file.version.startswith('"')
+        tally = Tally()
+        assert len(list(read("jsonl", file.path, tally))) == 1000
+        assert tally.bytes == len(content) and not tally.incomplete
+        for function in (open_input, lambda url: list_inputs([url], ())):
+            with pytest.raises(InputError, match="/gone: HTTP status 404"):
+                function(server.url + "gone")
 
 
-@pytest.fixture
-def server():
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{running.server_port}"
-        running.shutdown()
-
-
-def test_files_over_http(server):
-    for name in ("/a.jsonl", "/norange"):
-        (file,) = list_inputs([server + name, server + name], ())
-        assert (file.size, file.version) == (len(Handler.content), '"v1"')
-    tally = Tally()
-    assert len(list(read("jsonl", server + "/a.jsonl", tally))) == 1000
-    assert tally.bytes == len(Handler.content) and not tally.incomplete
-    assert Handler.agents == {"gristmill"}
-
-
-def test_http_errors_name_the_url(server):
+def test_s3_without_its_driver_names_the_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
     for function in (open_input, lambda url: list_inputs([url], ())):
-        with pytest.raises(InputError, match="/gone: HTTP status 404"):
-            function(server + "/gone")
-    with pytest.raises(InputError, match=r"127\.0\.0\.1:1/"):
-        open_input("http://127.0.0.1:1/x")
+        with pytest.raises(InputError, match=r"^cannot open s3://.*pip install 'gristmill\[s3\]'$"):
+            function("s3://commoncrawl/crawl-data/x.warc.gz")
 
 
-def test_a_transfer_that_ends_early_is_not_the_end_of_the_file(server):
-    with pytest.raises(OSError, match="short"):
-        list(read("jsonl", server + "/short", Tally()))
+def test_a_remote_table_is_transferred_once(tmp_path):
+    pq.write_table(pa.table({"text": ["a", "b"] * 500}), tmp_path / "t.parquet")
+    data = (tmp_path / "t.parquet").read_bytes()
+    with crawl_server({"t.parquet": data}, [Fault("short", after=len(data) // 2)]) as server:
+        tally = Tally()
+        documents = list(read("parquet", server.url + "t.parquet", tally))
+        assert server.ranges() == ["", f"bytes={len(data) // 2}-"]
+    assert [document.text for document in documents] == ["a", "b"] * 500
+    assert tally.digest == hashlib.blake2b(data, digest_size=16).hexdigest()
+    assert tally.bytes == len(data)
+
+
+def test_a_list_of_paths_stands_for_what_its_lines_name(tree, monkeypatch):
+    files = {"x/c.warc": b"c", "lists/a.paths": b"x/c.warc\n/x/c.warc\n", "d.warc": b"dd"}
+    with crawl_server(files) as server:
+        monkeypatch.setattr("curation.storage.COMMON_CRAWL", server.url)
+        lines = f"../b.warc\r\n\n  x/c.warc\n{tree}/notes.txt\n{server.url}d.warc\n../b.warc"
+        (tree / "d/my.paths.gz").write_bytes(gzip.compress(lines.encode()))
+        (tree / "d/my.paths").write_bytes(lines.encode())
+        expected = ["b.warc", f"{server.url}d.warc", f"{server.url}x/c.warc", f"{tree}/notes.txt"]
+        assert sorted(paths("d/my.paths.gz")) == sorted(expected)
+        assert paths("d/my.paths.gz", "d/my.paths") == paths("d/my.paths")
+        assert paths(server.url + "lists/a.paths") == [f"{server.url}x/c.warc"]
+    store = fsspec.filesystem("memory")
+    store.pipe("/bucket/l.paths", b"crawl/c.warc\nmemory://bucket/crawl/c.warc\n")
+    store.pipe("/bucket/crawl/c.warc", b"ccc")
+    try:
+        (file,) = list_inputs(["memory://bucket/l.paths", "memory://bucket/crawl"], WARC)
+        assert file.path.endswith("bucket/crawl/c.warc") and file.size == 3
+    finally:
+        store.rm("/bucket", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"b.warc\n/gone.warc\n", "l.paths:2: no such file: /gone.warc"),
+        (b"\n\nmissing.warc\n", "l.paths:3: cannot read .*missing.warc: HTTP status 404"),
+        (b"b.warc\nb\xff.warc\n", "l.paths:2: not UTF-8"),
+        (b"b.warc\na\tb\n", "l.paths:2: no path"),
+        (b" \n\n", "l.paths: this list names no file"),
+        (gzip.compress(b"b.warc")[:-9], "l.paths: damaged"),
+    ],
+)
+def test_what_is_wrong_in_a_list_is_named_by_its_line(tree, monkeypatch, content, message):
+    (tree / "l.paths").write_bytes(content)
+    with crawl_server({"l.paths": content}) as server:
+        monkeypatch.setattr("curation.storage.COMMON_CRAWL", server.url)
+        with pytest.raises(InputError, match=message) as error:
+            paths("l.paths")
+    assert "\n" not in str(error.value)
+
+
+def test_a_list_from_elsewhere_names_no_local_file(tree):
+    for line in (f"{tree}/b.warc", (tree / "b.warc").as_uri(), f"local://{tree}/b.warc"):
+        with (
+            crawl_server({"l.paths": line.encode()}) as server,
+            pytest.raises(InputError, match=r"l.paths:1: "),
+        ):
+            paths(server.url + "l.paths")
+    assert paths("b.warc") == ["b.warc"]
+
+
+def test_only_the_first_are_looked_at_where_no_more_are_wanted(tree):
+    assert list_inputs(["."], WARC, 2) == list_inputs(["."], WARC)[:2]
 
 
 def test_hashing_reader_takes_what_was_read(tmp_path):

@@ -23,8 +23,16 @@ import pyarrow as pa
 
 from curation.document import DOCUMENT_SCHEMA, SCHEMA_VERSION, Documents
 from curation.engine.chain import as_column
-from curation.engine.recipe import Recipe, RecipeError, StageSpec, load
+from curation.engine.recipe import (
+    CommonCrawlInput,
+    Input,
+    Recipe,
+    RecipeError,
+    StageSpec,
+    load,
+)
 from curation.read import SUFFIXES
+from curation.read.common_crawl import archives
 from curation.read.span import Entry, Span
 from curation.stage import RAISED, Editor, Filter, GlobalStep, Stage
 from curation.storage import InputError, InputFile, list_inputs
@@ -33,7 +41,7 @@ from manifests.records import canonical, digest, digest_of
 
 RUN_SCHEMA = 1
 #: Bumped when readers or the engine write other bytes for the same input and recipe.
-ENGINE_VERSION = 1
+ENGINE_VERSION = 2
 
 Kind = Literal["read", "exchange", "filter", "documents"]
 
@@ -222,13 +230,11 @@ def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
     Raises RecipeError for wrong configuration or inputs that are not there.
     """
     settings = recipe.settings
-    if not settings.input.paths:
-        raise RecipeError("input.paths: no input given (name files, globs, directories or URLs)")
     try:
-        listed = list_inputs(settings.input.paths, SUFFIXES[settings.input.kind])
+        listed = list_inputs(_patterns(settings.input), SUFFIXES[settings.input.reader], limit)
     except InputError as error:
         raise RecipeError(str(error)) from None
-    files = sorted({replace(file, path=absolute(file.path)) for file in listed})[:limit]
+    files = sorted({replace(file, path=absolute(file.path)) for file in listed})
     for file in files:
         if not _is_utf8(file.path):
             raise RecipeError(f"{file.path!r}: the name of this file is not UTF-8")
@@ -260,6 +266,16 @@ def units_of(recipe: Recipe, files: Sequence[InputFile]) -> tuple[Unit, ...]:
             span = Span(i * size // ranges, (i + 1) * size // ranges)
             units.append(Unit(len(units), f"{name}-{i:05d}", file, span))
     return tuple(units)
+
+
+def _patterns(settings: Input) -> Sequence[str]:
+    """What an input consists of. Raises InputError; RecipeError where it says nothing."""
+    if isinstance(settings, CommonCrawlInput):
+        files = None if settings.files == "all" else settings.files
+        return archives(settings.base, settings.crawl, settings.subset, files, settings.seed)
+    if not settings.paths:
+        raise RecipeError("input.paths: no input given (name files, globs, directories or URLs)")
+    return settings.paths
 
 
 def _is_utf8(name: str) -> bool:
@@ -324,7 +340,7 @@ def segment_key(recipe: Recipe, segment: Segment) -> str:
     own: list[Any] = [segment.kind, ENGINE_VERSION, SCHEMA_VERSION, version("pyarrow")]
     own.append(settings.seed)
     if segment.kind == "read":
-        own += [settings.store, recipe.resolved()["input"]]
+        own += [settings.store, settings.input.key()]
     if segment.kind == "documents":
         own.append(settings.output.model_dump(mode="json"))
     step = (segment.step,) if segment.step else ()

@@ -15,13 +15,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from curation.read import common_crawl
 from curation.stage import RAISED, Editor, Filter, GlobalStep, Rule, Stage
 from curation.stages import STAGES
+from curation.storage import COMMON_CRAWL
 
 
 class RecipeError(ValueError):
@@ -49,58 +51,145 @@ Size = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 
 
 class _Input(_Model):
-    """Where documents come from, and what is known about all of them."""
+    """What is known about all documents of an input, and how its files are read.
 
-    paths: tuple[str, ...] = ()  # files, globs, directories, URLs
+    `where` are the fields that say where the files lie: what a file gives does not depend on them.
+    """
+
+    where: ClassVar[frozenset[str]]
+
+    kind: str
     source: str | None = None  # name of the source, as a document column
-    crawl: str | None = None  # name of the crawl, as a document column
     license: str | None = None  # licence of the documents, as a document column
 
+    @property
+    def reader(self) -> str:
+        """The kind that `curation.read` reads the files as."""
+        return self.kind
 
-class WarcInput(_Input):
-    """WARC archives of HTTP responses."""
+    def options(self) -> dict[str, Any]:
+        """The options of the reader."""
+        known = {"kind", "source", "license", "crawl", "split"}
+        return self.model_dump(exclude=known | self.where)
 
-    kind: Literal["warc"]
+    def key(self) -> dict[str, Any]:
+        """What decides the documents of a unit, but for the file and the bytes of it."""
+        return self.model_dump(mode="json", exclude={"split", *self.where})
+
+
+class _Files(_Input):
+    """Files that the user names."""
+
+    where = frozenset({"paths"})
+
+    paths: tuple[str, ...] = ()  # files, globs, directories, URLs, lists of paths
+    crawl: str | None = None  # name of the crawl, as a document column
+
+    def crawl_of(self, path: str) -> str | None:
+        """The crawl that a file belongs to, as a document column."""
+        return self.crawl
+
+
+class _Captures(_Model):
+    """Which records of WARC archives are documents."""
+
     media_types: tuple[str, ...] = ("text/html", "application/xhtml+xml")  # that are documents
     truncated: Literal["keep", "drop"] = "keep"  # captures cut by the crawler or on the way
     max_body: Size = 32 << 20  # bytes of a decoded body; a larger one is skipped
     split: Size = 256 * 10**6  # bytes of a unit: a larger file is read in byte ranges
 
 
-class WetInput(_Input):
+class WarcInput(_Files, _Captures):
+    """WARC archives of HTTP responses."""
+
+    kind: Literal["warc"]
+
+
+class WetInput(_Files):
     """WET archives: text that Common Crawl has extracted."""
 
     kind: Literal["wet"]
     split: Size = 256 * 10**6  # bytes of a unit: a larger file is read in byte ranges
 
 
-class JsonlInput(_Input):
+class _Rows(_Files):
+    """Rows of named fields; the source is a part of their ids."""
+
+    text: str = "text"
+    id: str = "id"
+    url: str = "url"
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "source": self.source}
+
+
+class JsonlInput(_Rows):
     """JSON lines, plain, .gz or .zst. `text`, `id` and `url` name the fields."""
 
     kind: Literal["jsonl"]
-    text: str = "text"
-    id: str = "id"
-    url: str = "url"
 
 
-class ParquetInput(_Input):
+class ParquetInput(_Rows):
     """Parquet tables. `text`, `id` and `url` name the columns; only the text must be there."""
 
     kind: Literal["parquet"]
-    text: str = "text"
-    id: str = "id"
-    url: str = "url"
 
 
-class TextInput(_Input):
+class TextInput(_Files):
     """Plain text files."""
 
     kind: Literal["text"]
     per: Literal["file", "paragraph", "line"] = "file"  # what is one document
 
 
+def _crawls(value: Any) -> Any:
+    """One name or several, as a tuple."""
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, (list, tuple)) or not names:
+        raise ValueError("the name of a crawl, or a list of names, is wanted")
+    for name in names:
+        if not isinstance(name, str) or not common_crawl.CRAWL.fullmatch(name):
+            raise ValueError(f"{name!r} is no crawl; such as CC-MAIN-2026-05 is wanted")
+    if len(set(names)) < len(names):
+        raise ValueError("a crawl is named twice")
+    return tuple(names)
+
+
+def _files(value: Any) -> Any:
+    if value != "all" and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise ValueError("a number of at least 1, or all, is wanted")
+    return value
+
+
+class CommonCrawlInput(_Input, _Captures):
+    """Archives of Common Crawl, by the names of the crawls. `crawl` is a document column, too."""
+
+    where = frozenset({"crawl", "files", "seed", "base"})
+
+    kind: Literal["common_crawl"]
+    crawl: Annotated[tuple[str, ...], BeforeValidator(_crawls)]  # which are read, in this order
+    files: Annotated[int | Literal["all"], BeforeValidator(_files)]  # how many of each crawl
+    seed: int = Field(default=0, ge=0, lt=2**63)  # of the choice of files
+    subset: Literal["warc", "wet"] = "warc"  # captures, or the text that was extracted from them
+    base: str = Field(default=COMMON_CRAWL, min_length=1)  # what paths are below: URL or directory
+
+    @property
+    def reader(self) -> str:
+        return self.subset
+
+    def options(self) -> dict[str, Any]:
+        options = super().options()
+        del options["subset"]
+        return options
+
+    def crawl_of(self, path: str) -> str | None:
+        """The crawl that a file belongs to, as a document column."""
+        return common_crawl.crawl_of(path)
+
+
 Input = Annotated[
-    WarcInput | WetInput | JsonlInput | ParquetInput | TextInput, Field(discriminator="kind")
+    WarcInput | WetInput | JsonlInput | ParquetInput | TextInput | CommonCrawlInput,
+    Field(discriminator="kind"),
 ]
 
 
@@ -152,7 +241,7 @@ class Recipe:
         """The recipe with every default filled in, less its input paths: the listing is frozen
         beside it, and its order or wording on the command line must not matter."""
         plain = self.settings.model_dump(mode="json")
-        del plain["input"]["paths"]
+        plain["input"].pop("paths", None)
         plain["stages"] = [
             {spec.type: {**spec.parameters(), "as": spec.name}} for spec in self.stages
         ]
@@ -178,6 +267,7 @@ def load(
         if not isinstance(section, dict):
             raise RecipeError("input: a mapping is wanted, such as {kind: warc, paths: []}")
         section["paths"] = list(inputs)
+    _refuse_paths(raw.get("input"))
     model = _validate(_Recipe, raw, "")
     assert isinstance(model, _Recipe)
     stages = tuple(_stage(index, entry) for index, entry in enumerate(model.stages))
@@ -190,7 +280,7 @@ def load(
             f"stages: the global step {stages[0].name!r} has nothing before it; "
             "put the stages that read and judge single documents first"
         )
-    encoded = isinstance(model.input, (WarcInput, WetInput, TextInput))
+    encoded = model.input.reader in ("warc", "wet", "text")
     if encoded and not any(spec.type == "extract" for spec in stages):
         raise RecipeError(
             f"stages: input of kind {model.input.kind} needs the stage `extract`, which decodes it"
@@ -203,6 +293,13 @@ def load(
                     "put it after (a stage that reads no text says `needs_text = False`)"
                 )
     return Recipe(model, stages)
+
+
+def _refuse_paths(section: Any) -> None:
+    if isinstance(section, dict) and section.get("kind") == "common_crawl" and "paths" in section:
+        raise RecipeError(
+            "input.paths: kind common_crawl finds its files by crawl and files; no paths are wanted"
+        )
 
 
 def _read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
@@ -386,7 +483,7 @@ def _explain(model: type[BaseModel], error: ValidationError, prefix: str) -> str
     return f"{where.rstrip('.')}: {message} (got {fault['input']!r})"
 
 
-_INPUTS = (WarcInput, WetInput, JsonlInput, ParquetInput, TextInput)
+_INPUTS = (WarcInput, WetInput, JsonlInput, ParquetInput, TextInput, CommonCrawlInput)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -266,16 +266,14 @@ def read_unit(
     """
     file, settings = unit.input, plan.recipe.settings.input
     span = None if unit.span is None else replace(unit.span, entry=entry)
-    options = settings.model_dump(exclude={"kind", "paths", "crawl", "license", "split"})
-    if settings.kind not in ("jsonl", "parquet"):  # for those the source is a part of the ids
-        del options["source"]
+    crawl = settings.crawl_of(file.path)
     try:
         if not same_input(file):
             tally.problem("changed", 0, "since the run was planned")
             return
-        for raw in read(settings.kind, file.path, tally, options, span):
+        for raw in read(settings.reader, file.path, tally, settings.options(), span):
             raw.source = raw.source or settings.source
-            raw.crawl = raw.crawl or settings.crawl
+            raw.crawl = raw.crawl or crawl
             raw.license = raw.license or settings.license
             yield raw
         if not same_input(file):

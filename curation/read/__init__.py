@@ -6,9 +6,11 @@ own.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
-from typing import Any, NamedTuple
+from contextlib import closing, contextmanager
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from pydantic import ValidationError
 
@@ -20,7 +22,7 @@ from curation.read.span import WHOLE, Entry, Span, SpanReader
 from curation.read.tally import Problem, Tally
 from curation.read.text import TextOptions, read_text
 from curation.read.warc import WarcOptions, read_warc, read_wet
-from curation.storage import InputError, open_input, open_seekable
+from curation.storage import InputError, is_local, open_input
 
 __all__ = ["KINDS", "SUFFIXES", "Entry", "Kind", "Problem", "Span", "Tally", "read"]
 
@@ -90,9 +92,9 @@ def _read(kind: str, path: str, tally: Tally, options: Any, span: Span) -> Itera
     reader, _, _, splits = KINDS[kind]
     with closing(open_input(path, span.start)) as opened:
         stream = SpanReader(opened, span)
-        if kind == "parquet":  # read from its end, so digested by itself
-            with open_seekable(path) as seekable:
-                yield from reader(seekable, path, tally, options)
+        if kind == "parquet":
+            with _seekable(path, stream) as file:
+                yield from reader(file, path, tally, options)
         elif splits:
             yield from reader(stream, path, tally, options, span, _head(path, span))
         else:
@@ -107,3 +109,17 @@ def _head(path: str, span: Span) -> bytes:
         return b""
     with closing(open_input(path)) as stream:
         return read_head(stream)
+
+
+@contextmanager
+def _seekable(path: str, stream: SpanReader) -> Iterator[BinaryIO]:
+    """A file of a format that is read from its end. A remote one is copied to a nameless temporary
+    file (in TMPDIR), so that it is transferred once; a local one is digested by itself."""
+    if is_local(path):
+        with open_input(path) as file:
+            yield file
+        return
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(stream, copy, 1 << 20)
+        copy.seek(0)
+        yield cast(BinaryIO, copy)
