@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import shutil
 import signal
@@ -83,18 +84,24 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("--json", action="store_true", help="print JSON")
         return sub
 
-    for name, do in (("run", _run), ("plan", _plan)):
+    for name, do in (("run", _run), ("submit", _submit), ("plan", _plan)):
         sub = verb(name, do)
         sub.add_argument("recipe", metavar="RECIPE")
+        where = " (as all nodes of the cluster see them)" if name == "submit" else ""
         sub.add_argument(
             "--input",
             action="append",
             default=[],
             metavar="P",
             nargs="+",
-            help="files, globs, directories, URLs, or `sample`: the embedded crawl",
+            help=f"files, globs, directories, URLs{where}, or `sample`: the embedded crawl",
         )
-        sub.add_argument("--output", metavar="DIR", help="run directory (default: runs/NAME-KEY)")
+        sub.add_argument(
+            "--output",
+            metavar="DIR",
+            required=name == "submit",
+            help="run directory" + (where or " (default: runs/NAME-KEY)"),
+        )
         sub.add_argument(
             "--set",
             action="append",
@@ -104,14 +111,24 @@ def _parser() -> argparse.ArgumentParser:
             help="a field of the recipe, or STAGE.PARAMETER=VALUE",
         )
         sub.add_argument("--limit", type=_positive, metavar="N", help="only the first N files")
-        if name == "run":
+        if name in ("run", "submit"):
             sub.add_argument("--base", metavar="RUN", help="reuse what this run has")
+        if name == "run":
             sub.add_argument("--executor", choices=("inline", "ray"), default="inline")
             sub.add_argument("--address", help="of a running Ray cluster (implies --executor ray)")
             sub.add_argument(
                 "--workers", type=_positive, metavar="N", help="default: all processors"
             )
             sub.add_argument("--quiet", action="store_true", help="no progress")
+        if name == "submit":
+            sub.add_argument("--address", required=True, help="the job server: http://HOST:8265")
+            sub.add_argument("--follow", action="store_true", help="wait, with the job's log")
+            sub.add_argument(
+                "--python",
+                metavar="PATH",
+                help="interpreter on the cluster (default: this one's path)",
+            )
+            sub.add_argument("--image", metavar="URI", help="container image with gristmill in it")
 
     sub = verb("stats", _stats)
     sub.add_argument("run", metavar="RUN")
@@ -169,9 +186,12 @@ def _print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def _paths(options: argparse.Namespace) -> list[str]:
+    return [path for group in options.input for path in group]
+
+
 def _inputs(options: argparse.Namespace) -> list[str]:
-    paths = [path for group in options.input for path in group]
-    return [_sample() if path == "sample" else path for path in paths]
+    return [_sample() if path == "sample" else path for path in _paths(options)]
 
 
 def _sample() -> str:
@@ -224,6 +244,35 @@ def _run(options: argparse.Namespace) -> int:
     for path, problem in result.unfinished.items():
         print(f"curation: {path}: {problem}", file=sys.stderr)
     return DONE if result.complete else PARTIAL
+
+
+def _submit(options: argparse.Namespace) -> int:
+    """Run a recipe as a job of a Ray cluster; prints the job and its run directory."""
+    from curation import submit
+
+    wanted = submit.prepare(
+        options.recipe,
+        output=options.output,
+        inputs=_paths(options),
+        settings=options.settings,
+        limit=options.limit,
+        base=options.base,
+    )
+    logging.disable(logging.INFO)  # what Ray's client tells of itself
+    try:
+        client = submit.connect(options.address)
+        job = submit.submit(client, wanted, options.python, options.image)
+        if options.json:
+            _print_json({"job": job, "run": wanted.output, "address": options.address})
+        else:
+            print(f"job  {job}\nrun  {wanted.output}")
+        sys.stdout.flush()
+        return submit.follow(client, job, sys.stderr) if options.follow else DONE
+    except submit.SubmitFailed as error:
+        return _say(FAILED, str(error))
+    except KeyboardInterrupt:
+        again = f"ray job logs --follow --address {options.address}"
+        return _say(INTERRUPTED, f"detached; the job goes on, follow it with: {again} {job}")
 
 
 def _command() -> str:
