@@ -134,6 +134,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("run", metavar="RUN")
     sub.add_argument("--by", choices=("language", "source", "crawl", "domain"))
 
+    sub = verb("status", _status)
+    sub.add_argument("run", metavar="RUN")
+
     sub = verb("inspect", _inspect)
     sub.add_argument("run", metavar="RUN")
     sub.add_argument("--stage", metavar="S")
@@ -157,6 +160,15 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("run", metavar="RUN")
     sub.add_argument(
         "--replay", type=_positive, metavar="K", help="do K tasks again, compare bytes"
+    )
+
+    sub = verb("gc", _gc)
+    sub.add_argument("run", metavar="RUN")
+    sub.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    sub.add_argument(
+        "--intermediates",
+        action="store_true",
+        help="of a complete run also what only global steps read (no other run can reuse it then)",
     )
 
     trace = verbs.add_parser("trace", help="where a document comes from and what became of it")
@@ -340,6 +352,33 @@ def _stats(options: argparse.Namespace) -> int:
         for path, places in problems(plan).items():
             if path not in left:
                 print(f"{path}: read to its end, but {', '.join(places[:5])}")
+    return DONE
+
+
+def _status(options: argparse.Namespace) -> int:
+    """How far a run is and who holds it, while it runs or after."""
+    from curation.engine.plan import open_plan
+    from curation.inspect import status
+
+    found = status.collect(open_plan(options.run))
+    _print_json(found) if options.json else print(status.render(found))
+    return DONE
+
+
+def _gc(options: argparse.Namespace) -> int:
+    """Remove the files of a run that nothing needs."""
+    from curation.engine import gc
+    from curation.engine.plan import open_plan
+
+    plan = open_plan(options.run)
+    try:
+        garbage, notes = gc.find(plan, options.intermediates)
+    except gc.Refused as error:
+        return _say(FAILED, str(error))
+    if not options.dry_run:
+        gc.remove(plan, garbage)
+    found = gc.report(plan, garbage, notes, options.dry_run)
+    _print_json(found) if options.json else print(gc.render(found))
     return DONE
 
 
