@@ -11,6 +11,7 @@ import argparse
 import json
 import logging
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -170,6 +171,13 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="of a complete run also what only global steps read (no other run can reuse it then)",
     )
+
+    sub = verb("doctor", _doctor)
+    sub.add_argument("recipe", metavar="RECIPE", nargs="?")
+    sub.add_argument("--output", metavar="DIR", default="runs", help="where runs are to lie (runs)")
+
+    sub = verb("init", _init, json_too=False)
+    sub.add_argument("directory", metavar="DIR", nargs="?", default=".")
 
     trace = verbs.add_parser("trace", help="where a document comes from and what became of it")
     kinds = trace.add_subparsers(dest="kind", required=True, parser_class=_Parser)
@@ -413,6 +421,31 @@ def _verify(options: argparse.Namespace) -> int:
     found = verify.check(open_plan(options.run), options.replay or 0)
     _print_json(found) if options.json else print(verify.render(found))
     return DONE if found["holds"] else FAILED
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    """What is missing here, and the command that mends it."""
+    from curation.inspect import doctor
+
+    found = doctor.examine(options.recipe, Path(options.output))
+    if options.json:
+        _print_json(doctor.plain(found))
+    else:
+        print(doctor.render(found))
+    return DONE if doctor.healthy(found) else FAILED
+
+
+def _init(options: argparse.Namespace) -> int:
+    """Write a starter: a recipe with everything explained, and a filter of your own."""
+    from curation.starter import write
+
+    directory = Path(options.directory)
+    recipe = write(directory)
+    command = (shutil.which("curation") and "curation") or os.path.abspath(_command())
+    cd = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
+    print(f"{cd}{command} doctor {recipe.name}")
+    print(f"{cd}{command} run {recipe.name} --input sample")
+    return DONE
 
 
 def _trace(options: argparse.Namespace) -> int:

@@ -36,6 +36,7 @@ class Garbage:
     path: Path
     bytes: int
     why: str
+    version: int  # st_mtime_ns: what has been written anew since is not what was found
 
 
 def released(run: Path) -> frozenset[str]:
@@ -78,12 +79,20 @@ def find(plan: Plan, intermediates: bool = False) -> tuple[list[Garbage], list[s
     known = [plan.run / segment.directory for segment in plan.segments]
     found = []
     for path in files:
-        why = _why(path, plan.run, known)
+        why = _why(path, plan.run, known, named)
         if why == "orphan" and (path in named or any(map(path.is_relative_to, doubtful))):
             why = "intermediate" if intermediates and path in work else ""
         if why:
-            found.append(Garbage(path, path.lstat().st_size, why))
+            found += _garbage(path, why)
     return sorted(found, key=lambda garbage: garbage.path), notes
+
+
+def _garbage(path: Path, why: str) -> list[Garbage]:
+    try:
+        status = path.lstat()
+    except OSError:
+        return []  # gone by itself
+    return [Garbage(path, status.st_size, why, status.st_mtime_ns)]
 
 
 def _complete(plan: Plan) -> bool:
@@ -112,8 +121,12 @@ def _places(plan: Plan, segment: Segment) -> list[Path]:
     return [place, plan.run / "documents"] if segment == plan.segments[-1] else [place]
 
 
-def _why(path: Path, run: Path, known: list[Path]) -> str:
-    """The kind of garbage that a file's place and name say; `orphan` if only receipts can tell."""
+def _why(path: Path, run: Path, known: list[Path], named: set[Path]) -> str:
+    """The kind of garbage that a file's place and name say; `orphan` if only receipts can tell.
+
+    Pieces of a divided task (`pieces/<task>/`) have no receipt among the others: they are needed
+    until the task itself has one.
+    """
     if _TEMPORARY.fullmatch(path.name):
         return "temporary"
     segments = run / "segments"
@@ -123,6 +136,9 @@ def _why(path: Path, run: Path, known: list[Path]) -> str:
             return "segment"
         if parts[1:-1] == ("receipts",) and path.name.startswith("."):
             return "heartbeat" if path.name.endswith(".progress") else ""
+        if parts[1] == "pieces":
+            done = segments / parts[0] / "receipts" / f"{parts[2]}.json"
+            return "orphan" if done in named else ""
     return "" if path.name.startswith(".") else "orphan"
 
 
@@ -137,7 +153,8 @@ def remove(plan: Plan, garbage: list[Garbage]) -> None:
         outputs = sorted(freed | released(plan.run))
         write_bytes(plan.run / _RELEASED, canonical({"schema": 1, "outputs": outputs}) + b"\n")
     for item in garbage:
-        item.path.unlink(missing_ok=True)
+        if [item] == _garbage(item.path, item.why):
+            item.path.unlink(missing_ok=True)
     for folder in sorted({item.path.parent for item in garbage}, reverse=True):
         _prune(folder, plan.run)
 

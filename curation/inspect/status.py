@@ -17,6 +17,7 @@ from typing import Any
 
 from curation.engine.lease import holders
 from curation.engine.plan import Plan, Segment, reading_tasks
+from manifests.records import Receipt
 
 STALE = 600.0  # seconds after which a heartbeat is taken for that of a task that was killed
 
@@ -68,14 +69,14 @@ def _segment(plan: Plan, segment: Segment, now: float) -> dict[str, Any]:
     for entry in _entries(plan.receipts(segment)):
         name = entry.name
         if name.endswith(".json") and not name.startswith("."):
-            core = _core(entry.path)
-            if core is None:
+            receipt = Receipt.load(Path(entry.path))
+            if receipt is None:
                 unreadable += 1
                 continue
-            done.add(core["task"])
-            status[core["status"]] += 1
-            documents += core["counts"].get("documents", 0)
-            kept += core["counts"].get("output", {}).get("documents", 0)
+            done.add(receipt.task)
+            status[receipt.status] += 1
+            documents += receipt.counts.get("documents", 0)
+            kept += receipt.counts.get("output", {}).get("documents", 0)
             last = max(last, entry.stat().st_mtime)
         elif name.startswith(".") and name.endswith(".progress"):
             beats += _beat(entry, now)
@@ -103,17 +104,6 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
             return list(found)
     except OSError:
         return []
-
-
-def _core(path: str) -> dict[str, Any] | None:
-    """The core of a receipt, None where it cannot be read. Its digest is not taken: that costs
-    three times the reading, and whoever builds on a receipt does it."""
-    try:
-        with open(path, "rb") as file:
-            core = json.load(file)["core"]
-        return core if isinstance(core["counts"], dict) and core["status"] else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _beat(entry: os.DirEntry[str], now: float) -> list[dict[str, Any]]:
