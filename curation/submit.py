@@ -188,7 +188,7 @@ def _without(*names: str) -> Iterator[None]:
 def _reason(error: BaseException) -> str:
     """What an error of Ray's client says, in one line: the last one of a traceback."""
     text = str(error).strip()
-    if "uthentication" in text and ("required" in text or "failed" in text):
+    if type(error).__name__ == "AuthenticationError":
         mode = os.environ.get("RAY_AUTH_MODE")
         return (
             f"the cluster wants another token (RAY_AUTH_MODE is {mode} here; set RAY_AUTH_TOKEN or "
