@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from curation.engine.lease import holders
-from curation.engine.plan import Plan, Segment, reading_tasks
+from curation.engine.plan import Plan, Segment
 from manifests.records import Receipt
 
 STALE = 600.0  # seconds after which a heartbeat is taken for that of a task that was killed
@@ -84,7 +84,7 @@ def _segment(plan: Plan, segment: Segment, now: float) -> dict[str, Any]:
         "segment": segment.name,
         "kind": segment.kind,
         "tasks": sum(status.values()),
-        "known": len(reading_tasks(plan)) if segment.kind == "read" else None,
+        "known": len(plan.units) if segment.kind == "read" else None,
         "incomplete": status["incomplete"],
         "quarantined": status["quarantined"],
         "unreadable": unreadable,
