@@ -119,7 +119,6 @@ def prepare(
     settings: Iterable[str] = (),
     limit: int | None = None,
     base: str | None = None,
-    workers: int | None = None,
 ) -> Submission:
     """A validated submission. Paths become absolute; that they are there is not looked at: inputs
     and output lie on storage that the nodes see, and this machine need not. Raises RecipeError."""
@@ -133,9 +132,7 @@ def prepare(
             sample_path(output) if sample and path == SAMPLE else absolute(path) for path in paths
         )
         found = load(recipe, paths, settings)
-    options: list[str] = []
-    for flag, value in (("--limit", limit), ("--workers", workers)):
-        options += [flag, str(value)] if value is not None else []
+    options = ["--limit", str(limit)] if limit is not None else []
     options += ["--base", absolute(base)] if base is not None else []
     return Submission(found, output, tuple(options), sample)
 
