@@ -306,6 +306,8 @@ async def _follow(client: Any, job: str, out: TextIO) -> int:
             if info.status.is_terminal():
                 return _ended(job, info, out)
             heard = time.monotonic()
+        except BrokenPipeError:
+            raise  # nobody reads the log any more
         except Exception as error:
             if time.monotonic() - heard > PATIENCE:
                 raise SubmitFailed(

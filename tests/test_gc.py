@@ -123,6 +123,10 @@ def test_links_are_not_followed(copy: Path, tmp_path: Path) -> None:
     (copy / plan.segments[0].directory / "text" / "sub").symlink_to(outside)
     gc.remove(plan, gc.find(plan)[0])
     assert (outside / "text" / "mine.parquet").read_text() == "mine"
+    shutil.rmtree(copy / "documents")
+    (copy / "documents").symlink_to(outside / "text")
+    gc.remove(plan, gc.find(plan)[0])
+    assert (outside / "text" / "mine.parquet").read_text() == "mine"
 
 
 def test_what_is_written_anew_meanwhile_stays(copy: Path) -> None:

@@ -321,6 +321,8 @@ def _class(index: int, kind: str) -> type[Stage]:
                 f"stages[{index}]: no stage is called {kind!r}{nearest(kind, STAGES)}"
             )
         return STAGES[kind]
+    if not kind.isprintable():
+        raise RecipeError(f"stages[{index}]: {kind!r} is no name of a stage")
     module, _, name = kind.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as for any script
