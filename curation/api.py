@@ -6,7 +6,6 @@ What may live here: what `from curation import run` gives a user. The command li
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from curation.engine.executors import make, stdout_to_stderr
 from curation.engine.plan import Plan, build
 from curation.engine.progress import Progress
 from curation.engine.recipe import RecipeError, load
+from curation.engine.resources import cores
 from curation.inspect.droptable import render
 
 
@@ -94,7 +94,7 @@ def run(
         raise RecipeError(f"retry: {retry!r} is not 'incomplete'")
     share = None if shard is None else Shard.parse(shard)
     work = plan(recipe, inputs=inputs, output=output, settings=settings, limit=limit)
-    workers = workers or len(os.sched_getaffinity(0))
+    workers = workers or max(1, int(cores()))
     if executor == "inline":
         workers = min(workers, len(work.units))
     with stdout_to_stderr(), contextlib.redirect_stdout(sys.stderr):

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -83,18 +85,24 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument("--json", action="store_true", help="print JSON")
         return sub
 
-    for name, do in (("run", _run), ("plan", _plan)):
+    for name, do in (("run", _run), ("submit", _submit), ("plan", _plan)):
         sub = verb(name, do)
         sub.add_argument("recipe", metavar="RECIPE")
+        where = " (as all nodes of the cluster see them)" if name == "submit" else ""
         sub.add_argument(
             "--input",
             action="append",
             default=[],
             metavar="P",
             nargs="+",
-            help="files, globs, directories, URLs, or `sample`: the embedded crawl",
+            help=f"files, globs, directories, URLs{where}, or `sample`: the embedded crawl",
         )
-        sub.add_argument("--output", metavar="DIR", help="run directory (default: runs/NAME-KEY)")
+        sub.add_argument(
+            "--output",
+            metavar="DIR",
+            required=name == "submit",
+            help="run directory" + (where or " (default: runs/NAME-KEY)"),
+        )
         sub.add_argument(
             "--set",
             action="append",
@@ -104,8 +112,9 @@ def _parser() -> argparse.ArgumentParser:
             help="a field of the recipe, or STAGE.PARAMETER=VALUE",
         )
         sub.add_argument("--limit", type=_positive, metavar="N", help="only the first N files")
-        if name == "run":
+        if name in ("run", "submit"):
             sub.add_argument("--base", metavar="RUN", help="reuse what this run has")
+        if name == "run":
             sub.add_argument("--executor", choices=("inline", "ray"), default="inline")
             sub.add_argument("--address", help="of a running Ray cluster (implies --executor ray)")
             sub.add_argument(
@@ -118,10 +127,22 @@ def _parser() -> argparse.ArgumentParser:
                 "--retry", choices=("incomplete",), help="read again what was not read to its end"
             )
             sub.add_argument("--quiet", action="store_true", help="no progress")
+        if name == "submit":
+            sub.add_argument("--address", required=True, help="the job server: http://HOST:8265")
+            sub.add_argument("--follow", action="store_true", help="wait, with the job's log")
+            sub.add_argument(
+                "--python",
+                metavar="PATH",
+                help="interpreter on the cluster (default: this one's path)",
+            )
+            sub.add_argument("--image", metavar="URI", help="container image with gristmill in it")
 
     sub = verb("stats", _stats)
     sub.add_argument("run", metavar="RUN")
     sub.add_argument("--by", choices=("language", "source", "crawl", "domain"))
+
+    sub = verb("status", _status)
+    sub.add_argument("run", metavar="RUN")
 
     sub = verb("inspect", _inspect)
     sub.add_argument("run", metavar="RUN")
@@ -147,6 +168,22 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--replay", type=_positive, metavar="K", help="do K tasks again, compare bytes"
     )
+
+    sub = verb("gc", _gc)
+    sub.add_argument("run", metavar="RUN")
+    sub.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    sub.add_argument(
+        "--intermediates",
+        action="store_true",
+        help="of a complete run also what only global steps read (no other run can reuse it then)",
+    )
+
+    sub = verb("doctor", _doctor)
+    sub.add_argument("recipe", metavar="RECIPE", nargs="?")
+    sub.add_argument("--output", metavar="DIR", default="runs", help="where runs are to lie (runs)")
+
+    sub = verb("init", _init, json_too=False)
+    sub.add_argument("directory", metavar="DIR", nargs="?", default=".")
 
     trace = verbs.add_parser("trace", help="where a document comes from and what became of it")
     kinds = trace.add_subparsers(dest="kind", required=True, parser_class=_Parser)
@@ -175,9 +212,12 @@ def _print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def _paths(options: argparse.Namespace) -> list[str]:
+    return [path for group in options.input for path in group]
+
+
 def _inputs(options: argparse.Namespace) -> list[str]:
-    paths = [path for group in options.input for path in group]
-    return [_sample() if path == "sample" else path for path in paths]
+    return [_sample() if path == "sample" else path for path in _paths(options)]
 
 
 def _sample() -> str:
@@ -232,6 +272,35 @@ def _run(options: argparse.Namespace) -> int:
     for path, problem in result.unfinished.items():
         print(f"curation: {path}: {problem}", file=sys.stderr)
     return DONE if result.complete else PARTIAL
+
+
+def _submit(options: argparse.Namespace) -> int:
+    """Run a recipe as a job of a Ray cluster; prints the job and its run directory."""
+    from curation import submit
+
+    wanted = submit.prepare(
+        options.recipe,
+        output=options.output,
+        inputs=_paths(options),
+        settings=options.settings,
+        limit=options.limit,
+        base=options.base,
+    )
+    logging.disable(logging.INFO)  # what Ray's client tells of itself
+    try:
+        client = submit.connect(options.address)
+        job = submit.submit(client, wanted, options.python, options.image)
+        if options.json:
+            _print_json({"job": job, "run": wanted.output, "address": options.address})
+        else:
+            print(f"job  {job}\nrun  {wanted.output}")
+        sys.stdout.flush()
+        return submit.follow(client, job, sys.stderr) if options.follow else DONE
+    except submit.SubmitFailed as error:
+        return _say(FAILED, str(error))
+    except KeyboardInterrupt:
+        again = f"ray job logs --follow --address {options.address}"
+        return _say(INTERRUPTED, f"detached; the job goes on, follow it with: {again} {job}")
 
 
 def _command() -> str:
@@ -303,6 +372,33 @@ def _stats(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _status(options: argparse.Namespace) -> int:
+    """How far a run is and who holds it, while it runs or after."""
+    from curation.engine.plan import open_plan
+    from curation.inspect import status
+
+    found = status.collect(open_plan(options.run))
+    _print_json(found) if options.json else print(status.render(found))
+    return DONE
+
+
+def _gc(options: argparse.Namespace) -> int:
+    """Remove the files of a run that nothing needs."""
+    from curation.engine import gc
+    from curation.engine.plan import open_plan
+
+    plan = open_plan(options.run)
+    try:
+        garbage, notes = gc.find(plan, options.intermediates)
+    except gc.Refused as error:
+        return _say(FAILED, str(error))
+    if not options.dry_run:
+        gc.remove(plan, garbage)
+    found = gc.report(plan, garbage, notes, options.dry_run)
+    _print_json(found) if options.json else print(gc.render(found))
+    return DONE
+
+
 def _inspect(options: argparse.Namespace) -> int:
     """Sampled documents with their text and the rule that decided."""
     from curation.engine.plan import open_plan
@@ -334,6 +430,31 @@ def _verify(options: argparse.Namespace) -> int:
     found = verify.check(open_plan(options.run), options.replay or 0)
     _print_json(found) if options.json else print(verify.render(found))
     return DONE if found["holds"] else FAILED
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    """What is missing here, and the command that mends it."""
+    from curation.inspect import doctor
+
+    found = doctor.examine(options.recipe, Path(options.output))
+    if options.json:
+        _print_json(doctor.plain(found))
+    else:
+        print(doctor.render(found))
+    return DONE if doctor.healthy(found) else FAILED
+
+
+def _init(options: argparse.Namespace) -> int:
+    """Write a starter: a recipe with everything explained, and a filter of your own."""
+    from curation.starter import write
+
+    directory = Path(options.directory)
+    recipe = write(directory)
+    command = (shutil.which("curation") and "curation") or os.path.abspath(_command())
+    cd = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
+    print(f"{cd}{command} doctor {recipe.name}")
+    print(f"{cd}{command} run {recipe.name} --input sample")
+    return DONE
 
 
 def _trace(options: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from curation.engine.plan import build, cut
@@ -209,6 +209,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*GOOD, "seed", "store", "output", "x"]), json_values))
+@example({"stages": ["\r:a"]})
 def test_any_mapping_is_a_recipe_or_a_one_line_error(change: dict[str, Any]) -> None:
     try:
         load({**GOOD, **change})

@@ -20,6 +20,7 @@ from typing import Any
 from curation.engine import resources
 from curation.engine.exchange import COLLATE, collate_name
 from curation.engine.executors import Executor, ExecutorLost
+from curation.engine.gc import forget_released, released
 from curation.engine.lease import Lease, LeaseHeld
 from curation.engine.plan import Plan, Segment, Task, freeze, open_plan, reading_tasks, tasks_of
 from curation.engine.progress import Progress
@@ -160,6 +161,7 @@ class _Driver:
         self.books: dict[int, Books] = {}
         self.shard: Shard | None = None
         self.retry_incomplete = False
+        self.released = released(plan.run)  # outputs that are missing on purpose
 
     def drive(self, shard: Shard | None, retry_incomplete: bool) -> Outcome:
         """All segments in order, then the reports. Damaged files are made again."""
@@ -196,6 +198,9 @@ class _Driver:
     def _forget(self, damage: _Damaged) -> None:
         """Removes the receipt of a damaged file, and with it the file counts as not made."""
         self.progress.say(f"{damage.path}: damaged, it is made again")
+        if damage.path in self.released:  # it is needed after all, and so are the others
+            forget_released(self.plan.run)
+            self.released = frozenset()
         for segment in self.plan.segments:
             for path in self.plan.receipts(segment).glob("*.json"):
                 receipt = Receipt.load(path)
@@ -426,7 +431,8 @@ class _Driver:
                 if os.stat(output.locate(self.plan.run)).st_size != output.bytes:
                     return False
             except OSError:
-                return False
+                if output.path not in self.released:
+                    return False
         return True
 
     def _borrow(self, segment: Segment, task: Task, receipt: Receipt, base: Path) -> Receipt | None:

@@ -98,9 +98,11 @@ class RunSources:
         if receipt is None or receipt.status == "quarantined":
             return step.runs(step.no_records())[name]
         output = receipt.outputs[f"{self._step.name}.{name}"]
-        return load_array(
-            whole(self._plan, output) if self._check else output.locate(self._plan.run)
-        )
+        path = whole(self._plan, output) if self._check else output.locate(self._plan.run)
+        try:
+            return load_array(path)
+        except FileNotFoundError:
+            raise DamagedFile(output.path) from None
 
     def earlier(self, unit: int) -> Verdicts:
         removed, rows, counts = [_NONE], [_NONE], [_NONE]

@@ -200,14 +200,14 @@ class OutputModel(_Model):
     file_size: Size = 512 * 10**6  # bytes on disk that a file of documents/ aims at
 
 
-class _Recipe(_Model):
+class RecipeModel(_Model):
     """A recipe as written, before its stages are looked up."""
 
     kind: Literal["documents"]
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
-    seed: int = Field(default=20, ge=0, lt=2**63)
-    store: Literal["all", "kept"] = "all"
-    failure_ceiling: float = Field(default=0.02, ge=0, le=1)
+    seed: int = Field(default=20, ge=0, lt=2**63)  # of samples
+    store: Literal["all", "kept"] = "all"  # whose text is kept, to look at and to re-tune
+    failure_ceiling: float = Field(default=0.02, ge=0, le=1)  # share of failed documents or units
     input: Input
     stages: tuple[Any, ...] = ()
     output: OutputModel = OutputModel()
@@ -234,7 +234,7 @@ class StageSpec:
 class Recipe:
     """A resolved recipe."""
 
-    settings: _Recipe
+    settings: RecipeModel
     stages: tuple[StageSpec, ...]
 
     def resolved(self) -> dict[str, Any]:
@@ -268,8 +268,8 @@ def load(
             raise RecipeError("input: a mapping is wanted, such as {kind: warc, paths: []}")
         section["paths"] = list(inputs)
     _refuse_paths(raw.get("input"))
-    model = _validate(_Recipe, raw, "")
-    assert isinstance(model, _Recipe)
+    model = _validate(RecipeModel, raw, "")
+    assert isinstance(model, RecipeModel)
     stages = tuple(_stage(index, entry) for index, entry in enumerate(model.stages))
     names = [spec.name for spec in stages]
     for name in names:
@@ -356,7 +356,7 @@ def _set(raw: dict[str, Any], setting: str) -> None:
     stages = raw.get("stages") or []
     if not isinstance(stages, list):
         raise RecipeError("stages: a list is wanted")
-    if head not in _Recipe.model_fields:
+    if head not in RecipeModel.model_fields:
         for entry in stages:
             kind, parameters = _entry(entry)
             if (parameters.get("as") or kind) == head and rest:
@@ -364,7 +364,7 @@ def _set(raw: dict[str, Any], setting: str) -> None:
                 break
         else:
             names = [p.get("as") or k for k, p in map(_entry, stages)]
-            known = [*_Recipe.model_fields, *names]
+            known = [*RecipeModel.model_fields, *names]
             raise RecipeError(f"--set {key}: no such field or stage{nearest(head, known)}")
     for step in rest:
         target = target.setdefault(head, {})
@@ -420,6 +420,8 @@ def _class(index: int, kind: str) -> type[Stage]:
                 f"stages[{index}]: no stage is called {kind!r}{nearest(kind, STAGES)}"
             )
         return STAGES[kind]
+    if not kind.isprintable():
+        raise RecipeError(f"stages[{index}]: {kind!r} is no name of a stage")
     module, _, name = kind.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as for any script
@@ -460,8 +462,8 @@ def _explain(model: type[BaseModel], error: ValidationError, prefix: str) -> str
     fault = error.errors(include_url=False)[0]
     path = [str(step) for step in fault["loc"]]
     fields: Iterable[str] = model.model_fields
-    if path and path[0] == "input" and model is _Recipe:
-        kinds = {m.model_fields["kind"].annotation.__args__[0]: m for m in _INPUTS}  # type: ignore[union-attr]
+    if path and path[0] == "input" and model is RecipeModel:
+        kinds = {m.model_fields["kind"].annotation.__args__[0]: m for m in INPUTS}  # type: ignore[union-attr]
         if len(path) > 1 and path[1] in kinds:
             fields = kinds[path[1]].model_fields
             del path[1]
@@ -483,7 +485,7 @@ def _explain(model: type[BaseModel], error: ValidationError, prefix: str) -> str
     return f"{where.rstrip('.')}: {message} (got {fault['input']!r})"
 
 
-_INPUTS = (WarcInput, WetInput, JsonlInput, ParquetInput, TextInput, CommonCrawlInput)
+INPUTS = (WarcInput, WetInput, JsonlInput, ParquetInput, TextInput, CommonCrawlInput)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

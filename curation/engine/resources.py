@@ -10,9 +10,11 @@ import contextlib
 import os
 import resource
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from curation.engine.plan import Plan, Segment
+from curation.engine.recipe import StageSpec
 
 WORKER = 320 << 20  # bytes of a worker with its libraries and compiled kernels
 MAP = 384 << 20  # bytes of reading, batches on their way, and row groups that are not yet written
@@ -23,20 +25,40 @@ def needed(plan: Plan, segment: Segment, weight: int) -> int:
     """Bytes that a task of a segment takes at most: worker, its models and children, its data."""
     if segment.kind == "exchange":
         return WORKER + EXCHANGE * weight
-    return WORKER + MAP + sum(spec.stage.memory() for spec in segment.stages)
+    return needed_by(segment.stages)
+
+
+def needed_by(stages: Iterable[StageSpec]) -> int:
+    """Bytes that a task with these stages takes at most."""
+    return WORKER + MAP + sum(spec.stage.memory() for spec in stages)
 
 
 def memory_of_machine() -> int:
     """Bytes of memory that processes here may take: of the machine, or of its control group."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        try:
-            limit = Path("/sys/fs/cgroup", name).read_text().strip()
-        except OSError:
-            continue
-        if limit.isdecimal():
-            total = min(total, int(limit))
+        limit = control_group(name) or ""
+        total = min(total, int(limit)) if limit.isdecimal() else total
     return total
+
+
+def cores() -> float:
+    """Processors that this process may use: by affinity and by the quota of its control group."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux
+    found = float(len(affinity(0)) if affinity else os.cpu_count() or 1)
+    quota, period = (control_group("cpu.max") or "max 1").split()
+    if quota == "max":
+        quota = control_group("cpu/cpu.cfs_quota_us") or "-1"
+        period = control_group("cpu/cpu.cfs_period_us") or "100000"
+    return min(found, int(quota) / int(period)) if int(quota) > 0 else found
+
+
+def control_group(name: str) -> str | None:
+    """What a file of this process's control group says."""
+    try:
+        return Path("/sys/fs/cgroup", name).read_text().strip()
+    except OSError:
+        return None
 
 
 def kills() -> int:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curation.engine.gc import released
 from curation.engine.plan import Plan, Segment, Task, open_plan
 from curation.engine.stats import books_of, collect, conservation
 from curation.engine.unit import run_task
@@ -32,6 +33,7 @@ def check(plan: Plan, replay: int = 0) -> dict[str, Any]:
     problems: list[str] = []
     files = size = tasks = 0
     loaded: list[tuple[Segment, Receipt]] = []
+    gone = released(plan.run)
     for segment in plan.segments:
         for path in sorted(plan.receipts(segment).glob("*.json")):
             receipt = Receipt.load(path)
@@ -41,6 +43,8 @@ def check(plan: Plan, replay: int = 0) -> dict[str, Any]:
                 continue
             loaded.append((segment, receipt))
             for output in receipt.outputs.values():
+                if output.path in gone and not output.locate(plan.run).exists():
+                    continue  # removed on purpose
                 files += 1
                 size += output.bytes
                 problems += _file(plan, output.path, output.digest, output.bytes, output.rows)
