@@ -8,7 +8,7 @@ INPUT  ?=
 RECIPE ?= pipelines/crawl-filter.yaml
 OUTPUT ?=
 
-.PHONY: setup setup-dev crawl-filter test lint bench clean
+.PHONY: setup setup-dev crawl-filter test lint bench soak clean
 
 setup: $(VENV)/.run
 setup-dev: $(VENV)/.dev
@@ -46,6 +46,11 @@ ifeq ($(ARCHIVE),)
 	@$(BIN)/python bench/corpus.py runs/bench.warc.gz runs/bench-sample.warc.gz --records 4000
 endif
 	@$(BIN)/python bench/pipeline.py $(or $(ARCHIVE),runs/bench.warc.gz)
+
+# Runs that are killed and damaged at random, held against an undisturbed one.
+MINUTES ?= 10
+soak: setup-dev
+	@$(BIN)/python bench/soak.py --minutes $(MINUTES)
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
