@@ -396,7 +396,7 @@ class _Driver:
                 following, end = retries.after(task, outcome)
                 queue.extendleft(reversed(following))
                 if following and isinstance(outcome, TaskFailed):
-                    self.progress.say(f"{name}: {outcome}; {retries.measure(following[0])}")
+                    self.progress.say(f"{name}: {outcome}; {retries.measure(following)}")
                 if end is None:
                     continue
                 if isinstance(end, TaskFailed):

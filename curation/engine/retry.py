@@ -111,8 +111,10 @@ class Retries:
         return [task]
 
     @staticmethod
-    def measure(task: Task) -> str:
-        """For a person: what is done about a failure, by the task that follows it."""
-        if task.pieces:
-            return f"divided into {task.pieces} pieces"
-        return f"trying again with {task.memory / (1 << 30):.1f} GiB of memory"
+    def measure(following: list[Task]) -> str:
+        """For a person: what is done about a failure, by the tasks that follow it."""
+        if len(following) > 1:
+            return f"divided into {len(following)} pieces"
+        [task] = following
+        what = f"piece {task.piece + 1}" if task.piece < task.pieces else "trying"
+        return f"{what} again with {task.memory / (1 << 30):.1f} GiB of memory"

@@ -1,0 +1,76 @@
+"""Speed-up from one worker to two on a run that only computes.
+
+The texts of a JSONL file, dealt over files, pass language identification, the Gopher quality rules
+and exact deduplication: no child process, hardly any reading. In each round one worker, two workers,
+and two independent runs of one worker each on half of the files, side by side: what the machine
+itself gives a second process. Whole processes by the clock; medians of the rounds.
+
+    python bench/scaling.py TEXTS.jsonl [--rounds N] [--files N] [--executor ray]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+RECIPE = """
+kind: documents
+name: scaling
+input: {kind: jsonl}
+stages:
+  - language: {}
+  - gopher_quality: {}
+  - exact_dedup: {}
+"""
+
+
+def start(folder: Path, name: str, inputs: list[Path], *more: str) -> subprocess.Popen[bytes]:
+    shutil.rmtree(folder / name, ignore_errors=True)
+    command = [sys.executable, "-m", "curation", "run", str(folder / "recipe.yaml"), "--quiet"]
+    command += ["--output", str(folder / name), *more, "--input", *map(str, inputs)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+
+def seconds(*processes: subprocess.Popen[bytes]) -> float:
+    started = time.monotonic()
+    assert all(process.wait() == 0 for process in processes)
+    return time.monotonic() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("texts", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--files", type=int, default=24)
+    parser.add_argument("--executor", default="inline")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="gristmill-scaling-") as name:
+        folder = Path(name)
+        (folder / "recipe.yaml").write_text(RECIPE)
+        files = [folder / f"{number:03d}.jsonl" for number in range(options.files)]
+        outs = [path.open("wb") for path in files]
+        with options.texts.open("rb") as lines:
+            for number, line in enumerate(lines):
+                outs[number % len(outs)].write(line)
+        for out in outs:
+            out.close()
+        found: dict[str, list[float]] = {"one": [], "two": [], "twice one": []}
+        how = ("--executor", options.executor, "--workers")
+        for _ in range(options.rounds):
+            found["one"].append(seconds(start(folder, "a", files, *how, "1")))
+            found["two"].append(seconds(start(folder, "b", files, *how, "2")))
+            halves = [start(folder, f"c{i}", files[i::2], *how, "1") for i in (0, 1)]
+            found["twice one"].append(seconds(*halves))
+    one, two, twice = (statistics.median(found[name]) for name in ("one", "two", "twice one"))
+    print(f"1 worker {one:.1f} s, 2 workers {two:.1f} s: {one / two:.2f} times as fast")
+    print(f"two independent runs on half of the files each: {twice:.1f} s, {one / twice:.2f} times")
+
+
+if __name__ == "__main__":
+    main()
