@@ -1,11 +1,11 @@
 """Speed-up from one worker to two on a run that only computes.
 
 The texts of a JSONL file, dealt over files, pass language identification, the Gopher quality rules
-and exact deduplication: no child process, hardly any reading. In each round one worker, two workers,
-and two independent runs of one worker each on half of the files, side by side: what the machine
-itself gives a second process. Whole processes by the clock; medians of the rounds.
+and exact deduplication: no child process, hardly any reading. In each round one worker, two
+workers, and two independent runs of one worker each on half of the files, side by side: what the
+machine itself gives a second process. Whole processes by the clock; medians of the rounds.
 
-    python bench/scaling.py TEXTS.jsonl [--rounds N] [--files N] [--executor ray]
+    python bench/scaling.py TEXTS.jsonl [--rounds N] [--executor ray] [--burn]
 """
 
 from __future__ import annotations
@@ -28,12 +28,33 @@ stages:
   - gopher_quality: {}
   - exact_dedup: {}
 """
+#: Computes in registers alone, so that processors that share a core's caches do not matter.
+BURN = RECIPE.replace("language: {}", "burn:Burn: {}")
+FILTER = """
+from curation import Filter, Rule
+
+
+class Burn(Filter):
+    version = 1
+    rules = (Rule("never", signal="n", below="least"),)
+    least: int = 0
+
+    def score(self, docs):
+        found = []
+        for _ in range(len(docs)):
+            n = 0
+            for i in range(20_000):
+                n = (n * 31 + i) & 0xFFFF
+            found.append(n)
+        return {"n": found}
+"""
 
 
 def start(folder: Path, name: str, inputs: list[Path], *more: str) -> subprocess.Popen[bytes]:
     shutil.rmtree(folder / name, ignore_errors=True)
     command = [sys.executable, "-m", "curation", "run", str(folder / "recipe.yaml"), "--quiet"]
-    command += ["--output", str(folder / name), *more, "--input", *map(str, inputs)]
+    command += ["--output", str(folder / name), *more, "--set", "output.file_size=8MB"]
+    command += ["--input", *map(str, inputs)]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
 
@@ -49,10 +70,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--files", type=int, default=24)
     parser.add_argument("--executor", default="inline")
+    parser.add_argument("--burn", action="store_true", help="arithmetic in place of fastText")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gristmill-scaling-") as name:
         folder = Path(name)
-        (folder / "recipe.yaml").write_text(RECIPE)
+        (folder / "recipe.yaml").write_text(BURN if options.burn else RECIPE)
+        (folder / "burn.py").write_text(FILTER)
         files = [folder / f"{number:03d}.jsonl" for number in range(options.files)]
         outs = [path.open("wb") for path in files]
         with options.texts.open("rb") as lines:
