@@ -1,11 +1,11 @@
-"""Speed-up from one worker to two on a run that only computes.
+"""Speed-up from one worker to several on a run that only computes.
 
 The texts of a JSONL file, dealt over files, pass language identification, the Gopher quality rules
-and exact deduplication: no child process, hardly any reading. In each round one worker, two
-workers, and two independent runs of one worker each on half of the files, side by side: what the
-machine itself gives a second process. Whole processes by the clock; medians of the rounds.
+and exact deduplication: no child process, hardly any reading. In each round one worker, N workers,
+and N independent runs of one worker each on a share of the files, side by side: what the machine
+itself gives to further processes. Whole processes by the clock; medians of the rounds.
 
-    python bench/scaling.py TEXTS.jsonl [--rounds N] [--executor ray] [--burn]
+    python bench/scaling.py TEXTS.jsonl [--workers N] [--rounds N] [--executor ray] [--burn]
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ def seconds(*processes: subprocess.Popen[bytes]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("texts", type=Path)
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--files", type=int, default=24)
     parser.add_argument("--executor", default="inline")
@@ -83,16 +84,19 @@ def main() -> None:
                 outs[number % len(outs)].write(line)
         for out in outs:
             out.close()
-        found: dict[str, list[float]] = {"one": [], "two": [], "twice one": []}
+        found: dict[str, list[float]] = {"one": [], "many": [], "apart": []}
         how = ("--executor", options.executor, "--workers")
         for _ in range(options.rounds):
             found["one"].append(seconds(start(folder, "a", files, *how, "1")))
-            found["two"].append(seconds(start(folder, "b", files, *how, "2")))
-            halves = [start(folder, f"c{i}", files[i::2], *how, "1") for i in (0, 1)]
-            found["twice one"].append(seconds(*halves))
-    one, two, twice = (statistics.median(found[name]) for name in ("one", "two", "twice one"))
-    print(f"1 worker {one:.1f} s, 2 workers {two:.1f} s: {one / two:.2f} times as fast")
-    print(f"two independent runs on half of the files each: {twice:.1f} s, {one / twice:.2f} times")
+            many = options.workers
+            found["many"].append(seconds(start(folder, "b", files, *how, str(many))))
+            shares = [start(folder, f"c{i}", files[i::many], *how, "1") for i in range(many)]
+            found["apart"].append(seconds(*shares))
+    one, several, apart = (statistics.median(found[name]) for name in ("one", "many", "apart"))
+    print(
+        f"1 worker {one:.1f} s, {many} workers {several:.1f} s: {one / several:.2f} times as fast"
+    )
+    print(f"{many} independent runs on their shares: {apart:.1f} s, {one / apart:.2f} times")
 
 
 if __name__ == "__main__":
