@@ -175,6 +175,64 @@ def test_a_killed_worker_costs_its_task_and_nothing_else(
     assert same(result.path, undisturbed.path)
 
 
+SPOILS = """
+import contextlib, os, signal, time
+from curation import Filter, Rule
+
+def hold_the_pipe_and_die():
+    if os.fork() == 0:
+        time.sleep(600)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def write_to_all_files():
+    for number in range(3, 30):
+        with contextlib.suppress(OSError):
+            os.write(number, b"nonsense\\n")
+
+def cancel():
+    raise BaseException("two\\nlines")
+
+DEEDS = {
+    "number 7.": os.fork,
+    "number 17.": hold_the_pipe_and_die,
+    "number 27.": write_to_all_files,
+    "number 37.": lambda: os.closerange(0, 3),
+    "number 47.": cancel,
+}
+
+class Spoils(Filter):
+    '''Does to its process, at five pages, what no filter should; each deed once.'''
+    version = 1
+    rules = (Rule("never", signal="n", below="least"),)
+    least: int = 0
+    marks: str
+
+    def score(self, docs):
+        texts = docs.text.to_pylist()
+        for page, deed in DEEDS.items():
+            mark = os.path.join(self.marks, page)
+            if any(page in text for text in texts) and not os.path.exists(mark):
+                open(mark, "w").close()
+                deed()
+        return {"n": [len(t) for t in texts]}
+"""
+
+
+def test_a_filter_that_spoils_its_process_hangs_nothing_and_doubles_nothing(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spoils.py").write_text(SPOILS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    work = recipe({"spoils:Spoils": {"marks": str(marks)}}, *STAGES)
+    files: dict[str, Any] = {"inputs": [str(inputs)], "workers": 2}
+    result = run(work, output=tmp_path / "a", **files)
+    assert result.complete and len(list(marks.iterdir())) == 5
+    undisturbed = run(work, output=tmp_path / "b", **files)
+    assert same(result.path, undisturbed.path)
+
+
 class Failing:
     """An executor in which chosen tasks end with a failure instead."""
 

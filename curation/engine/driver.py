@@ -35,6 +35,7 @@ from manifests.records import Output, Receipt, canonical, digest_of
 EXCHANGE_BYTES = 256 << 20  # of run files per exchange task
 CEILING_DOCUMENTS = 1_000  # the failure ceiling is looked at from here on
 CEILING_UNITS = 50
+_UNREAD = frozenset(("changed", "unreadable"))  # problems of an input that was not read to its end
 REPAIRS = 10  # damaged files that are made again in one go
 
 
@@ -131,18 +132,20 @@ class _Done:
     status: str
     outputs: dict[str, Output]
     kept: int  # bytes on disk of the documents that go on
+    read: bool  # whether the input was there to its end, and stayed what had been listed
     first: Entry | None  # of a byte range: where its first item begins,
-    next: Entry | None  # and where the next one after it does
+    next: Entry | None  # and where the next one after it does; None where it was not read
 
     @staticmethod
     def of(receipt: Receipt) -> _Done:
         reader = receipt.counts.get("reader", {})
-        places = [reader.get(name) for name in ("first", "next")]
+        read = receipt.status != "quarantined" and not _UNREAD & {*reader.get("problem_counts", ())}
+        places = [reader.get("first"), reader.get("next") if read else None]
         first, following = (None if place is None else Entry(*place) for place in places)
         text = receipt.outputs.get("text")
         kept = _kept_size(receipt, text) if text else 0
         needed = {k: v for k, v in receipt.outputs.items() if k not in ("signals", "samples")}
-        return _Done(receipt.status, needed, kept, first, following)
+        return _Done(receipt.status, needed, kept, read, first, following)
 
 
 class _Driver:
@@ -239,10 +242,12 @@ class _Driver:
             self.books[segment.index] = Books.of(self.plan, segment)
 
     def _broken_chains(self, tasks: Sequence[Task], done: dict[str, _Done]) -> list[Task]:
-        """Of each file the first byte range that does not begin where the one before it ended.
+        """The byte ranges that do not begin where the one before them ended.
 
         Looking for the first record of a range may err (a nested archive looks like a boundary), so
-        a file is read right when its ranges chain from 0 to its end.
+        a file is read right when its ranges chain from 0 to its end. Of each file the first one
+        that is returned is told its true entry. The later ones are told what follows if the wrong
+        ranges found the way again before they ended, which is the rule; else they come back.
         """
         wrong = []
         units = self.plan.units
@@ -250,20 +255,21 @@ class _Driver:
             expected: Entry | None = Entry(0)  # None: not known, since the range before has no end
             for task in group:
                 span, here = units[task.units[0]].span, done[task.name]
-                if span is None or span.stop is None or here.status == "quarantined":
+                if span is None or span.stop is None:
                     expected = None
-                    continue
-                if expected is not None and here.first != expected:
-                    beyond = expected.offset >= span.stop
-                    if here.first is None and beyond:
-                        continue  # nothing begins in this range, as it said
+                elif expected is None or here.first == expected:
+                    expected = here.next
+                elif expected.offset >= span.stop:  # nothing begins in this range
+                    if here.first is not None:
+                        wrong.append(replace(task, entry=expected))
+                elif here.first is None and not here.read:
+                    expected = None  # nothing of it could be read
+                else:
                     wrong.append(replace(task, entry=expected))
-                    break
-                expected = here.next
-            else:
-                if expected is not None and expected.offset != file.size:
-                    at = expected.offset
-                    raise RunFailed(f"{file.path}: read to {at} of its {file.size} bytes")
+                    expected = here.next
+            if expected is not None and expected.offset != file.size and not wrong:
+                at = expected.offset
+                raise RunFailed(f"{file.path}: read to {at} of its {file.size} bytes")
         return wrong
 
     def _following(self, segment: Segment) -> list[Task]:

@@ -6,9 +6,11 @@ and a receipt back; they decide nothing: no retries, no order of their own, no s
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import selectors
 import signal
 import subprocess
 import sys
@@ -17,7 +19,6 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -60,9 +61,12 @@ def execute(run: str, task: dict[str, Any]) -> str:
     return str(plan.receipt_of(work))
 
 
-def _receipt(path: str) -> Receipt | TaskFailed:
+def _receipt(path: str, task: Task) -> Receipt | TaskFailed:
+    """The receipt of a task, from where its worker says that it lies."""
     receipt = Receipt.load(Path(path))
-    return receipt if receipt is not None else TaskFailed(f"receipt {path} cannot be read back")
+    if receipt is None or receipt.key != task.key:
+        return TaskFailed(f"receipt {path} cannot be read back")
+    return receipt
 
 
 class InProcess:
@@ -84,7 +88,10 @@ class InProcess:
 
 
 class _Worker:
-    """A child process that runs tasks given as lines of JSON (see `worker.py`)."""
+    """A child process that runs tasks given as lines of JSON (see `worker.py`).
+
+    What a user's stage starts belongs to the worker's process group and ends with it.
+    """
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -96,32 +103,59 @@ class _Worker:
         )
 
     def ask(self, run: Path, task: Task) -> Receipt | TaskFailed:
-        assert self._process.stdin and self._process.stdout
+        """What became of a task. A worker in which one has failed is ended: a stage may have spoilt
+        the process, and what is tried next shall not suffer from it."""
+        assert self._process.stdin
         request = json.dumps({"run": str(run), "task": task.plain()}).encode() + b"\n"
         kills = resources.kills()
-        try:
+        with contextlib.suppress(OSError, ValueError):
             self._process.stdin.write(request)
             self._process.stdin.flush()
-            answer = self._process.stdout.readline()
-        except (OSError, ValueError):
-            answer = b""
+        answer = self._answer()
         if not answer:
-            status = self._process.wait()
+            status = self.kill()
             if status == -signal.SIGKILL and resources.kills() > kills:
                 return TaskFailed("OutOfMemory: the kernel killed the worker", "memory")
             return TaskFailed(f"WorkerDied: exit status {status}", "worker")
-        reply = json.loads(answer)
-        if "receipt" in reply:
-            return _receipt(reply["receipt"])
-        return TaskFailed(**reply["failed"])
+        try:
+            reply = json.loads(answer)
+            outcome = (
+                _receipt(reply["receipt"], task)
+                if "receipt" in reply
+                else TaskFailed(**reply["failed"])
+            )
+        except (ValueError, KeyError, TypeError):  # a stage has written to what is not its own
+            outcome = TaskFailed("WorkerDied: it answered with what is no answer", "worker")
+        if isinstance(outcome, TaskFailed):
+            self.kill()
+        return outcome
+
+    def _answer(self) -> bytes:
+        """A line of the worker; empty once it has ended, even where what it has started lives on
+        and keeps the pipe open."""
+        assert self._process.stdout
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while not selector.select(timeout=1):
+                if self._ended() and not selector.select(timeout=0):
+                    return b""
+        return self._process.stdout.readline()
+
+    def _ended(self) -> bool:
+        """Whether the process has ended; it is not reaped, so that its number stays its own."""
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self._process.pid, flags) is not None
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self._process.returncode is None and not self._ended()
 
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
+    def kill(self) -> int:
+        """Ends the worker with all that it has started; its exit status."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        return self._process.wait()
 
 
 class Processes:
@@ -165,7 +199,7 @@ class Processes:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 
-@contextmanager
+@contextlib.contextmanager
 def stdout_to_stderr() -> Iterator[None]:
     """Sends file descriptor 1 to 2 for a while: Ray writes to it behind Python's back."""
     sys.stdout.flush()
@@ -231,7 +265,7 @@ class RayTasks:
                 ready, _ = self._ray.wait(list(running), num_returns=1, timeout=LOOK)
                 for reference in ready:
                     task = running.pop(reference)
-                    yield task, self._outcome(reference)
+                    yield task, self._outcome(reference, task)
                 self._look()
         finally:
             for reference in running:  # of a driver that stops: nobody waits for them
@@ -245,10 +279,10 @@ class RayTasks:
         except self._ray.exceptions.RayError as error:
             raise ExecutorLost(f"the Ray cluster cannot be reached: {error}") from None
 
-    def _outcome(self, reference: Any) -> Receipt | TaskFailed:
+    def _outcome(self, reference: Any, task: Task) -> Receipt | TaskFailed:
         errors = self._ray.exceptions
         try:
-            return _receipt(self._ray.get(reference))
+            return _receipt(self._ray.get(reference), task)
         except errors.RayTaskError as error:
             return TaskFailed.of(error.cause)
         except errors.OutOfMemoryError:

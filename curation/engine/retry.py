@@ -48,7 +48,7 @@ class TaskFailed(RuntimeError):
     def of(error: BaseException) -> TaskFailed:
         """What an error of a task means for the run."""
         lines = str(error).strip().splitlines()
-        message = f"{type(error).__name__}: {lines[-1] if lines else ''}"[:500]
+        message = ": ".join([type(error).__name__, *lines[-1:]])[:500]
         full = isinstance(error, OSError) and error.errno in _HOPELESS
         return TaskFailed(
             message,

@@ -19,6 +19,7 @@ from curation.engine.gc import released
 from curation.engine.plan import Plan, Segment, Task, open_plan
 from curation.engine.stats import books_of, collect, conservation
 from curation.engine.unit import run_task
+from curation.read.span import Entry
 from manifests.files import file_digest
 from manifests.records import Receipt, digest
 
@@ -140,7 +141,14 @@ def _again(plan: Plan, segment: Segment, receipt: Receipt, directory: Path) -> l
         if other != segment:
             os.symlink(plan.run / other.directory, directory / other.directory)
     known = {(f["stage"], f["row"]): f["class"] for f in receipt.counts["fates"]}
-    task = Task(segment.index, receipt.task, receipt.key, tuple(receipt.counts["units"]))
+    place = receipt.counts.get("reader", {}).get("first")
+    task = Task(
+        segment.index,
+        receipt.task,
+        receipt.key,
+        tuple(receipt.counts["units"]),
+        entry=Entry(*place) if place else None,  # a byte range may have been told where to begin
+    )
     try:
         again = run_task(open_plan(directory), task, known)
     except Exception as error:

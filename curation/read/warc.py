@@ -124,6 +124,7 @@ def _kept(document: RawDocument, frame: Frame, notes: list[str], tally: Tally) -
 def _records(frames: Frames, tally: Tally, wanted: str) -> Iterator[tuple[Frame, Fields]]:
     """The records of the wanted type; all others, and damage, are counted."""
     for frame in frames:
+        tally.first = frames.first  # known also of a file that cannot be read to its end
         if isinstance(frame, Gap):
             tally.problem(frame.reason, frame.offset, f"{frame.length} bytes")
             continue
