@@ -44,6 +44,8 @@ COMMON_CRAWL = "https://data.commoncrawl.org/"
 LISTS = (".paths", ".paths.gz")
 MAX_LIST = 256 << 20  # bytes of a list of paths, inflated
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
+#: A URL with a password before its host, also where the password itself holds odd characters.
+_PASSWORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*?:[^/?#]*@")
 PROBES = 16  # questions about sizes that are asked at once
 #: A wrong name of a server is seldom cured by waiting, and a person waits for the listing.
 LISTING = replace(PATIENCE, silent=3)
@@ -156,6 +158,7 @@ def open_input(path: str, start: int = 0, patience: Patience = PATIENCE) -> Bina
     if it ends early in spite of that, `read` raises OSError: it is never taken for the end of the
     file.
     """
+    _refuse_password(path)
     local = _local_path(path)
     if local is not None:
         try:
@@ -225,12 +228,14 @@ def read_list(path: str, patience: Patience = LISTING) -> list[Line]:
 def _expanded(patterns: Sequence[str], patience: Patience) -> Iterator[Line]:
     """The patterns, each list among them replaced by what its lines name; those have a place."""
     for pattern in patterns:
+        _refuse_password(pattern)
         if not pattern.endswith(LISTS) or glob.has_magic(pattern):
             yield Line(pattern, "")
             continue
         for line in read_list(pattern, patience):
             with _named_by(line.place):
                 resolved = _resolved(pattern, line.path)
+                _refuse_password(resolved)
             yield Line(resolved, line.place)
 
 
@@ -302,6 +307,15 @@ def _local_path(path: str) -> str | None:
     if path.startswith("file:"):
         return urllib.request.url2pathname(urllib.parse.urlsplit(path).path)
     return None if "://" in path else path
+
+
+def _refuse_password(path: str) -> None:
+    """Raises InputError, without the password, for a URL that holds one: paths of inputs are
+    written into run.json, receipts and documents."""
+    found = _PASSWORD.match(path)
+    if found:
+        shown = f"{found[1]}...@{path.rpartition('@')[2]}"
+        raise InputError(f"{shown[:200]}: no password in a URL, it would be written into documents")
 
 
 def _is_http(path: str) -> bool:

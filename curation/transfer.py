@@ -372,7 +372,7 @@ def _entity(url: str, response: urllib3.BaseHTTPResponse) -> tuple[Entity, int]:
     """What an answer tells of the whole object, and the offset of its own first byte."""
     headers = response.headers
     length = headers.get("Content-Length", "")
-    size, first = int(length) if length.isdecimal() else None, 0
+    size, first = _number(length), 0
     if response.status == 206:
         match = _RANGE.fullmatch(headers.get("Content-Range", ""))
         if not match or int(match[2]) < int(match[1]):
@@ -382,9 +382,13 @@ def _entity(url: str, response: urllib3.BaseHTTPResponse) -> tuple[Entity, int]:
             raise TransferError(f"cannot read {url}: {size} bytes for a range of {part}")
         size = None if match[3] == "*" else int(match[3])
     if response.status == 416:
-        total = headers.get("Content-Range", "").rpartition("/")[2]
-        size = int(total) if total.isdecimal() else None
+        size = _number(headers.get("Content-Range", "").rpartition("/")[2])
     return Entity(size, headers.get("ETag", ""), headers.get("Last-Modified", "")), first
+
+
+def _number(text: str) -> int | None:
+    """A count of bytes in a header; None for what can be none."""
+    return int(text) if text.isdecimal() and len(text) < 19 else None
 
 
 def _get(url: str, headers: Mapping[str, str], stall: float) -> urllib3.BaseHTTPResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from kit import contents, page, recipe
 
 from curation import run
 from curation.engine.plan import open_plan
+from curation.engine.recipe import RecipeError
 from curation.inspect import verify
 
 
@@ -104,6 +106,15 @@ def test_a_chopped_file_is_incomplete_in_its_last_range_alone(tmp_path: Path) ->
     [(name, problem)] = result.unfinished.items()
     assert name.startswith(f"{source}, bytes ") and "truncated at offset" in problem
     assert result.stats["reader"]["documents"] == 29
+
+
+def test_a_size_that_nobody_can_cut_is_one_line(tmp_path: Path) -> None:
+    source = tmp_path / "a.warc"
+    source.touch()
+    os.truncate(source, 3 << 30)  # a hole: no block of it lies on the disk
+    with pytest.raises(RecipeError, match=r"input.split: 100 bytes cut .*a.warc .* at most"):
+        run(work(100), inputs=[str(source)], output=tmp_path / "r")
+    assert not (tmp_path / "r").exists()
 
 
 CHANGES = """

@@ -90,6 +90,20 @@ def test_object_stores_through_fsspec():
         store.rm("/crawl", recursive=True)
 
 
+@pytest.mark.parametrize("url", ["http://me:s3cret@h/a.warc", "ftp://me:s3@cret@h/a.paths"])
+def test_a_password_in_a_url_is_refused_and_not_repeated(tmp_path, url):
+    (tmp_path / "l.paths").write_text(f"{url}\n")
+    asks = (
+        open_input,
+        lambda url: list_inputs([url], ()),
+        lambda url: list_inputs([str(tmp_path / "l.paths")], ()),
+    )
+    for ask in asks:
+        with pytest.raises(InputError, match="no password in a URL") as error:
+            ask(url)
+        assert "cret" not in str(error.value) and "h/a." in str(error.value)
+
+
 def test_an_unknown_store_is_named():
     with pytest.raises(InputError, match="nosuch://x"):
         list_inputs(["nosuch://x/y.warc"], WARC)

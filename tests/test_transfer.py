@@ -1,6 +1,8 @@
 """Transfers over HTTP and from object stores: the same bytes as undisturbed, or an error."""
 
 import random
+import socket
+import threading
 from dataclasses import replace
 
 import fsspec
@@ -218,6 +220,23 @@ def test_urls_that_lead_nowhere_are_one_line(waits, url):
     with pytest.raises(InputError) as error:
         open_input(url, patience=waits.patience)
     assert url in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("length", ["9" * 30, "9" * 5_000, "-5", "many"])
+def test_a_length_that_can_be_none_is_not_known(length):
+    answer = f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nbody".encode()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            with server.accept()[0] as client:
+                client.recv(10_000)
+                client.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        (file,) = list_inputs([f"http://127.0.0.1:{server.getsockname()[1]}/a.warc"], ())
+        thread.join()
+        assert file.size is None
 
 
 # ---------------------------------------------------------------- object stores

@@ -42,6 +42,7 @@ from manifests.records import canonical, digest, digest_of
 RUN_SCHEMA = 1
 #: Bumped when readers or the engine write other bytes for the same input and recipe.
 ENGINE_VERSION = 2
+MAX_RANGES = 1_000_000  # of one file
 
 Kind = Literal["read", "exchange", "filter", "documents"]
 
@@ -252,13 +253,19 @@ def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
 def units_of(recipe: Recipe, files: Sequence[InputFile]) -> tuple[Unit, ...]:
     """The units of a listing: files, and the byte ranges of those that are larger than a split.
 
-    The ranges are cut evenly by the recipe's split size alone, never by who will read them.
+    The ranges are cut evenly by the recipe's split size alone, never by who will read them. Raises
+    RecipeError for more of a file than can be kept in mind (a server may announce any size).
     """
     split = getattr(recipe.settings.input, "split", None)
     units: list[Unit] = []
     for file in files:
         name, size = unit_name(file.path), file.size or 0
         ranges = -(-size // split) if split else 1
+        if ranges > MAX_RANGES:
+            raise RecipeError(
+                f"input.split: {split} bytes cut {file.path} ({size} bytes) into {ranges} ranges; "
+                f"at most {MAX_RANGES} are possible"
+            )
         if ranges <= 1:
             units.append(Unit(len(units), name, file))
             continue
