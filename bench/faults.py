@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 
 RECIPE = Path(__file__).resolve().parent.parent / "pipelines" / "crawl-filter.yaml"
-SPLIT = "12MB"
+SPLIT = "4MB"
 
 
 class Bench:
