@@ -76,3 +76,20 @@ def duplicated(folder: Path) -> Path:
         urls[0] = "http://www.example.org/front/?utm_source=x"
         write_jsonl(folder / f"part{name}.jsonl", texts, urls)
     return folder
+
+
+def record(number: int, block: bytes, kind: str = "response") -> bytes:
+    name = f"<urn:uuid:00000000-0000-0000-0000-{number:012d}>"
+    return (
+        f"WARC/1.0\r\nWARC-Type: {kind}\r\nWARC-Record-ID: {name}\r\n"
+        f"WARC-Target-URI: https://example.org/{number}\r\nWARC-Date: 2026-01-01T00:00:00Z\r\n"
+        f"Content-Type: application/http; msgtype={kind}\r\nContent-Length: {len(block)}\r\n\r\n"
+    ).encode() + (block + b"\r\n\r\n")
+
+
+def response(number: int, body: bytes = b"") -> bytes:
+    body = body or (
+        f"<html><body><p>{'</p><p>'.join(page(number).splitlines())}</p></body></html>".encode()
+    )
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\n\r\n"
+    return record(number, head.encode() + body)

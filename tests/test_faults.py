@@ -18,20 +18,24 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
-from kit import STAGES, contents, duplicated, page, recipe, write_jsonl
+from kit import STAGES, contents, duplicated, page, recipe, response, write_jsonl
+from test_sandbox import POISON
 from zygote import Zygote
 
 from curation import run
 from curation.engine import driver as driver_module
 from curation.engine.driver import RunFailed, drive
-from curation.engine.executors import Finished, InProcess
+from curation.engine.executors import LOOK, Finished, InProcess, RayTasks
 from curation.engine.plan import Task, build, open_plan
 from curation.engine.progress import Progress
 from curation.engine.recipe import load
 from curation.engine.retry import PIECES, Retries, TaskFailed
+from curation.extract import stage as extract_stage
 from curation.inspect import verify
 from manifests.records import Receipt
 
@@ -534,3 +538,61 @@ def test_memory_is_a_part_of_every_task(inputs: Path, tmp_path: Path) -> None:
     peaks = receipt.envelope
     assert peaks["tree_peak_bytes"] == peaks["peak_bytes"] + peaks["child_peak_bytes"]
     assert 10 << 20 < peaks["peak_bytes"] < 4 << 30
+
+
+def test_poison_pages_cost_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that kills the parser, one that hangs, one that eats memory: the rest of the run is what
+    it would be, in any division of the file, and a replay honours what the machine decided."""
+    (tmp_path / "poison_engine.py").write_text(POISON)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    real = extract_stage.sandbox
+    monkeypatch.setattr(
+        extract_stage,
+        "sandbox",
+        lambda settings: real(settings._replace(engine="poison_engine:engine", options=())),
+    )
+    poison = {4: b"segfault", 11: b"spin", 17: b"eat"}
+    records = [response(i, poison.get(i, b"page %d" % i)) for i in range(24)]
+    source = tmp_path / "a.warc"
+    source.write_bytes(b"".join(records))
+    limits = {"cpu_seconds": 0.5, "memory_mib": 256}
+    work = recipe({"extract": limits}, {"exact_dedup": {}}, input={"kind": "warc"})
+    whole = run(work, inputs=[str(source)], output=tmp_path / "whole", workers=1)
+    [extract, _] = whole.stats["stages"]
+    assert extract["failures"] == {"crash": 1, "memory": 1, "timeout": 1}
+    assert extract["kept"]["documents"] == 21 == whole.stats["output"]["documents"]
+    assert verify.check(open_plan(whole.path), replay=1)["holds"]
+    again = run(work, inputs=[str(source)], output=tmp_path / "again", workers=1)
+    assert contents(again.path) == contents(whole.path)
+    work["input"]["split"] = source.stat().st_size // 3
+    parts = run(work, inputs=[str(source)], output=tmp_path / "parts", workers=1)
+    assert parts.stats["stages"] == whole.stats["stages"]
+    rows = [pq.read_table(result.documents).to_pylist() for result in (whole, parts)]
+    assert rows[0] == rows[1]
+
+
+def test_the_window_follows_a_cluster_that_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no task asks for more memory than the largest machine has, or it would wait for ever."""
+    nodes = [{"Alive": True, "Resources": {"CPU": 2.0, "memory": 4e9}}]
+    engine = RayTasks.__new__(RayTasks)
+    asked: list[int] = []
+    remote = SimpleNamespace(
+        options=lambda memory: (asked.append(memory), SimpleNamespace(remote=lambda *_: "ref"))[1]
+    )
+    engine.__dict__.update(
+        _ray=SimpleNamespace(nodes=lambda: nodes), _remote=remote, _limit=None, _looked=0.0
+    )
+    clock = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: clock)
+    engine._look()
+    assert engine.workers == 2
+    engine._submit(Path("r"), Task(0, "a", "k", memory=8 * 10**9))
+    nodes.append({"Alive": True, "Resources": {"CPU": 30.0, "memory": 64e9}})
+    nodes.append({"Alive": False, "Resources": {"CPU": 64.0, "memory": 256e9}})
+    engine._look()
+    assert engine.workers == 2  # it does not look all the time
+    clock += LOOK
+    engine._look()
+    assert engine.workers == 32
+    engine._submit(Path("r"), Task(0, "a", "k", memory=8 * 10**9))
+    assert asked == [4 * 10**9, 8 * 10**9]
