@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from curation.engine.driver import Shard, drive
-from curation.engine.executors import make, stdout_to_stderr
+from curation.engine.driver import RunFailed, Shard, drive
+from curation.engine.executors import ExecutorLost, make, stdout_to_stderr
 from curation.engine.plan import Plan, build
 from curation.engine.progress import Progress
 from curation.engine.recipe import RecipeError, load
@@ -98,7 +98,10 @@ def run(
     if executor == "inline":
         workers = min(workers, len(work.units))
     with stdout_to_stderr(), contextlib.redirect_stdout(sys.stderr):
-        engine = make(executor, workers, address)
+        try:
+            engine = make(executor, workers, address)
+        except ExecutorLost as error:
+            raise RunFailed(str(error)) from None
         try:
             outcome = drive(work, engine, Progress(quiet), base, share, retry is not None)
         finally:

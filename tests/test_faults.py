@@ -596,3 +596,12 @@ def test_the_window_follows_a_cluster_that_grows(monkeypatch: pytest.MonkeyPatch
     assert engine.workers == 32
     engine._submit(Path("r"), Task(0, "a", "k", memory=8 * 10**9))
     assert asked == [4 * 10**9, 8 * 10**9]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "nowhere.invalid:6379", "127.0.0.1:99999"])
+def test_a_cluster_that_is_not_there_is_said_at_once(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setattr("ray.is_initialized", lambda: False)  # another test may have a cluster
+    with pytest.raises(RunFailed, match=f"no Ray cluster answers at {address}"):
+        run(recipe(), inputs=[str(inputs)], output=tmp_path / "r", address=address, executor="ray")

@@ -12,6 +12,7 @@ import logging
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -228,15 +229,19 @@ class RayTasks:
 
         self._ray, self._own = ray, not ray.is_initialized()
         if self._own:
+            _knock(address)
             handlers = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)}
-            with stdout_to_stderr():
-                ray.init(
-                    address=address or "local",
-                    num_cpus=None if address else workers,
-                    include_dashboard=None if address else False,
-                    log_to_driver=False,
-                    logging_level=logging.WARNING,
-                )
+            try:
+                with stdout_to_stderr():
+                    ray.init(
+                        address=address or "local",
+                        num_cpus=None if address else workers,
+                        include_dashboard=None if address else False,
+                        log_to_driver=False,
+                        logging_level=logging.WARNING,
+                    )
+            except (OSError, RuntimeError, ValueError) as error:
+                raise ExecutorLost(f"no Ray cluster: {_first_line(error)}") from None
             for number, handler in handlers.items():  # Ray puts its own in their place
                 signal.signal(number, handler)
         self._limit = None if address else workers
@@ -298,6 +303,17 @@ class RayTasks:
         if self._own:
             with stdout_to_stderr():
                 self._ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """Raises ExecutorLost where nothing listens at `HOST:PORT`: Ray would try for minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if not port.isdecimal() or "/" in host:
+        return  # `auto`, or a form that Ray understands
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise ExecutorLost(f"no Ray cluster answers at {address}: {error}") from None
 
 
 def _first_line(error: Exception) -> str:
