@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, Literal
 
 from pydantic import ConfigDict
@@ -83,13 +83,7 @@ def read_warc(
     """
     frames = Frames(stream, options.max_record, span, head)
     for frame, fields in _records(frames, tally, "response"):
-        try:
-            document, notes = _response(frame, fields, options)
-        except _Skip as reason:
-            tally.skip(str(reason))
-            continue
-        document.warc_file = path
-        yield _kept(document, frame, notes, tally)
+        yield from _document(frame, fields, path, tally, options, _response)
 
 
 def read_wet(
@@ -103,22 +97,29 @@ def read_wet(
     """The plain texts (conversion records) of a WET file. Parameters as for `read_warc`."""
     frames = Frames(stream, options.max_record, span, head)
     for frame, fields in _records(frames, tally, "conversion"):
-        try:
-            document, notes = _conversion(frame, fields, options)
-        except _Skip as reason:
-            tally.skip(str(reason))
-            continue
-        document.warc_file = path
-        yield _kept(document, frame, notes, tally)
+        yield from _document(frame, fields, path, tally, options, _conversion)
 
 
-def _kept(document: RawDocument, frame: Frame, notes: list[str], tally: Tally) -> RawDocument:
-    document.warc_offset = frame.offset
+def _document(
+    frame: Frame,
+    fields: Fields,
+    path: str,
+    tally: Tally,
+    options: WarcOptions,
+    make: Callable[[Frame, Fields, WarcOptions], tuple[RawDocument, list[str]]],
+) -> Iterator[RawDocument]:
+    """The document that a record is, if it is one; counted either way."""
+    try:
+        document, notes = make(frame, fields, options)
+    except _Skip as reason:
+        tally.skip(str(reason))
+        return
+    document.warc_file, document.warc_offset = path, frame.offset
     document.warc_length = frame.length
     if notes:
         tally.notes.update(notes)
     tally.keep()
-    return document
+    yield document
 
 
 def _records(frames: Frames, tally: Tally, wanted: str) -> Iterator[tuple[Frame, Fields]]:
