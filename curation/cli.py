@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (for the whole process)
     try:
         signal.signal(signal.SIGTERM, _interrupt)
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # of a job in the background
+            signal.signal(signal.SIGINT, _interrupt)
         return _main(arguments)
     except KeyboardInterrupt:
         return _say(INTERRUPTED, "interrupted; the same command goes on from here")
@@ -56,11 +58,19 @@ def _main(arguments: Sequence[str] | None) -> int:
         return _say(FAILED, f"{where}{error.strerror or error}")
 
 
+class _Interrupted(KeyboardInterrupt):
+    """A signal to stop. Not KeyboardInterrupt itself: where that has passed through code made from
+    text (as dataclasses do), Python ends by the signal although it was caught."""
+
+
 def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
+    raise _Interrupted
 
 
 def _say(code: int, message: str) -> int:
+    if code == INTERRUPTED:  # impatience must not change the exit code any more
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.stdout.flush()
     print(f"curation: {' '.join(message.split())}", file=sys.stderr)
     return code
