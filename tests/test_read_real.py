@@ -137,7 +137,7 @@ def test_ranges_of_every_file_are_the_file(archives, manifest, size):
                 stream = io.BytesIO(data)
                 stream.seek(start)
                 span = Span(start, stop, entry)
-                part = Frames(stream, span=span, head=read_head(io.BytesIO(data)))
+                part = Frames(stream, span=span, head=read_head(io.BytesIO(data))[0])
                 own = list(part)
                 if part.first == expected or (part.first is None and expected.offset >= stop):
                     break

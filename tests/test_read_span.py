@@ -60,7 +60,7 @@ class Range:
         source = io.BytesIO(data)
         source.seek(span.start)
         stream = SpanReader(source, span)
-        frames = Frames(stream, max_record, span, read_head(io.BytesIO(data)))
+        frames = Frames(stream, max_record, span, read_head(io.BytesIO(data))[0])
         self.items = [as_read(item) for item in frames]
         self.first, self.next = frames.first, frames.next
         self.consumed = source.tell()

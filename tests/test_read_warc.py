@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import io
 from collections import Counter
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curation.read import Tally, read
+from curation.read.framing import Frames
 from curation.storage import InputError
 
 HTML = b"<html><body><p>hello</p></body></html>"
@@ -313,3 +315,23 @@ def test_every_record_is_accounted_for_whatever_the_bytes(tmp_path_factory, part
     assert tally.documents == len(documents)
     assert Counter(tally.problem_counts) >= Counter(p.reason for p in tally.problems)
     assert tally.bytes == path.stat().st_size
+
+
+class Breaks(io.BytesIO):
+    """A stream that ends in an error."""
+
+    def read(self, size=-1):
+        if data := super().read(1000):
+            return data
+        raise OSError("connection reset")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_what_arrived_before_a_stream_broke_is_read(pack):
+    """Also where that is less than it takes to tell the format for sure."""
+    whole = b"".join(pack(record(http(), name=f"<urn:uuid:{i}>")) for i in range(4))
+    seen = []
+    with pytest.raises(OSError, match="connection reset"):
+        for frame in Frames(Breaks(whole + pack(record(http()))[:60])):
+            seen.append(frame.problem)
+    assert seen == [None] * 4

@@ -279,7 +279,8 @@ def read_unit(
         if not same_input(file):
             tally.problem("changed", 0, "while it was read")
     except OSError as error:
-        tally.problem("unreadable", tally.bytes, error.strerror or str(error))
+        start = span.start if span is not None else 0
+        tally.problem("unreadable", start + tally.bytes, error.strerror or str(error))
     except InputError as error:
         tally.problem("unreadable", 0, str(error))
 

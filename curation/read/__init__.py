@@ -92,15 +92,18 @@ def _read(kind: str, path: str, tally: Tally, options: Any, span: Span) -> Itera
     reader, _, _, splits = KINDS[kind]
     with closing(open_input(path, span.start)) as opened:
         stream = SpanReader(opened, span)
-        if kind == "parquet":
-            with _seekable(path, stream) as file:
-                yield from reader(file, path, tally, options)
-        elif splits:
-            yield from reader(stream, path, tally, options, span, _head(path, span))
-        else:
-            yield from reader(stream, path, tally, options)
-        stream.drain()
-        tally.digest, tally.bytes = stream.digest, stream.bytes
+        try:
+            if kind == "parquet":
+                with _seekable(path, stream) as file:
+                    yield from reader(file, path, tally, options)
+            elif splits:
+                yield from reader(stream, path, tally, options, span, _head(path, span))
+            else:
+                yield from reader(stream, path, tally, options)
+            stream.drain()
+            tally.digest = stream.digest
+        finally:
+            tally.bytes = stream.bytes  # how far it came, also where it could not be read on
 
 
 def _head(path: str, span: Span) -> bytes:
@@ -108,7 +111,10 @@ def _head(path: str, span: Span) -> bytes:
     if span.start == 0:
         return b""
     with closing(open_input(path)) as stream:
-        return read_head(stream)
+        head, error = read_head(stream)
+        if error is not None:
+            raise error
+        return head
 
 
 @contextmanager

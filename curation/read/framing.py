@@ -28,7 +28,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from curation.read.grammar import ARC, WARC, Grammar
 from curation.read.members import CHUNK, Codec, Gzip, Member, Members, Plain, Window, Zstd
@@ -73,7 +73,9 @@ class Frames:
         start, entry = self.span.start, self.span.entry
         if start == 0:
             entry = Entry(0)
-            self.head = read_head(self.stream)
+            self.head, error = read_head(self.stream)
+            if error is not None:  # what has arrived is read first
+                self.stream = cast(BinaryIO, _Broken(error))
         if entry is not None and entry.offset >= self.stop:
             self.first = self.next = entry
             return
@@ -170,12 +172,26 @@ class Frames:
         self.next = Entry(window.start, single)
 
 
-def read_head(stream: BinaryIO) -> bytes:
-    """The first bytes of a file, at least 256 KiB if it has them: enough to tell its format."""
+def read_head(stream: BinaryIO) -> tuple[bytes, OSError | None]:
+    """The first bytes of a file, at least 256 KiB if it has them: enough to tell its format; and
+    the error that ended them earlier."""
     head = b""
-    while len(head) < CHUNK and (chunk := stream.read(CHUNK)):
-        head += chunk
-    return head
+    try:
+        while len(head) < CHUNK and (chunk := stream.read(CHUNK)):
+            head += chunk
+    except OSError as error:
+        return head, error
+    return head, None
+
+
+class _Broken:
+    """A stream that could not be read further."""
+
+    def __init__(self, error: OSError) -> None:
+        self.error = error
+
+    def read(self, size: int = -1) -> bytes:
+        raise self.error
 
 
 def _skip(stream: BinaryIO, count: int) -> None:
