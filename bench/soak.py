@@ -134,9 +134,14 @@ class Soak:
     def two_drivers(self, run: Path) -> None:
         first = self.start(run)
         time.sleep(self.chance.uniform(0, 3))
+        frozen = self.chance.random() < 0.5
+        if frozen:
+            first.send_signal(signal.SIGSTOP)
         second = self.start(run)
-        statuses = first.wait(600), second.wait(600)
-        self.faults["two drivers"] += 1
+        ended = second.wait(600) if frozen else None
+        first.send_signal(signal.SIGCONT)
+        statuses = first.wait(600), second.wait(600) if ended is None else ended
+        self.faults["driver frozen" if frozen else "two drivers"] += 1
         assert DONE in statuses and set(statuses) <= {DONE, HELD}, statuses
 
     def shards(self, run: Path) -> None:
