@@ -267,16 +267,14 @@ def test_interrupted_runs_end_with_75_and_go_on(home: Path, tmp_path: Path) -> N
     for number in range(8):
         files.append(tmp_path / f"{number}.warc.gz")
         shutil.copy(home / "runs/sample-crawl.warc.gz", files[-1])
-    command = [sys.executable, "-m", "curation", "run", RECIPE, "--input", *map(str, files),
-               "--output", "r", "--quiet"]  # fmt: skip
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number, run in ((signal.SIGTERM, "r"), (signal.SIGINT, "s")):
+        command = [sys.executable, "-m", "curation", "run", RECIPE, "--input", *map(str, files),
+                   "--output", run, "--quiet"]  # fmt: skip
         process = subprocess.Popen(
             command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        receipts = len(list(tmp_path.glob("r/segments/*/receipts/*.json")))
-        while (
-            process.poll() is None
-            and len(list(tmp_path.glob("r/segments/*/receipts/*.json"))) == receipts
+        while process.poll() is None and not list(
+            tmp_path.glob(f"{run}/segments/*/receipts/*.json")
         ):
             time.sleep(0.01)
         process.send_signal(number)
@@ -286,8 +284,8 @@ def test_interrupted_runs_end_with_75_and_go_on(home: Path, tmp_path: Path) -> N
         err = line + err
         assert (process.returncode, out) == (75, "")
         assert err == "curation: interrupted; the same command goes on from here\n"
-    assert curation(*command[3:], cwd=tmp_path).returncode == 0
-    assert curation("verify", "r", cwd=tmp_path).returncode == 0
+        assert curation(*command[3:], cwd=tmp_path).returncode == 0
+        assert curation("verify", run, cwd=tmp_path).returncode == 0
 
 
 def test_parquet_jsonl_and_text_inputs(tmp_path: Path) -> None:

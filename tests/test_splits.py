@@ -23,13 +23,13 @@ def archive(path: Path, compressed: bool) -> Path:
     """Thirty pages; every third record carries a whole archive in its block."""
     nested = b"".join(response(900 + i) for i in range(4))
     if compressed:
-        nested = b"".join(gzip.compress(response(900 + i)) for i in range(4))
+        nested = b"".join(gzip.compress(response(900 + i), mtime=0) for i in range(4))
     parts = []
     for number in range(30):
         parts.append(response(number))
         if number % 3 == 0:
             parts.append(record(500 + number, b"--boundary\n" + nested, kind="resource"))
-    path.write_bytes(b"".join(gzip.compress(p) if compressed else p for p in parts))
+    path.write_bytes(b"".join(gzip.compress(p, mtime=0) if compressed else p for p in parts))
     return path
 
 
@@ -104,7 +104,7 @@ CHANGES = """
 from curation import Filter, Rule
 
 class Changes(Filter):
-    '''Does something to the input when page 3 passes.'''
+    '''Does something to the input when the first pages pass, in whichever range.'''
     version = 1
     rules = (Rule("never", signal="n", below="least"),)
     least: int = 0
@@ -112,7 +112,7 @@ class Changes(Filter):
 
     def score(self, docs):
         texts = docs.text.to_pylist()
-        if any("Page 3 " in text for text in texts):
+        if any("Page " in text for text in texts):
             exec(self.code)
         return {"n": [len(text) for text in texts]}
 """
