@@ -5,6 +5,8 @@ each with the receipt that a real task of a small run left, under the name and k
 that the books balance. Prints a line for the first run and one for the resume, each in a process of
 its own, with seconds and peak memory.
 
+What may live here: this measurement alone: the made-up run and the executor that answers.
+
     python bench/driver.py [UNITS]
 """
 

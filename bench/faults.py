@@ -4,6 +4,8 @@ The archive is read in byte ranges of SPLIT; each fault is dealt when half of th
 command started again where it has ended, and the seconds over the undisturbed run are printed
 (median of the rounds). Faults of a Ray cluster: tests/test_ray.py.
 
+What may live here: this measurement alone.
+
     python bench/faults.py ARCHIVE [--rounds N]
 """
 

@@ -5,6 +5,8 @@ and exact deduplication: no child process, hardly any reading. In each round one
 and N independent runs of one worker each on a share of the files, side by side: what the machine
 itself gives to further processes. Whole processes by the clock; medians of the rounds.
 
+What may live here: this measurement alone.
+
     python bench/scaling.py TEXTS.jsonl [--workers N] [--rounds N] [--executor ray] [--burn]
 """
 

@@ -6,6 +6,8 @@ shards run side by side, and between two starts files of the run are cut, flippe
 the command ends by itself, every byte that matters must be that of the undisturbed run, and
 `curation verify` must hold. Ends with 1 and keeps the directory where that is not so.
 
+What may live here: the ways to disturb a run, and the comparison.
+
     python bench/soak.py [--minutes M] [--seed S] [--folder DIR]
 
 The seed is printed: it chooses the disturbances, the machine their exact moments.

@@ -94,8 +94,10 @@ def drive(
     except LeaseHeld as held:
         raise RunFailed(str(held)) from None
     try:
-        driver = _Driver(open_plan(plan.run), executor, reusable, progress, lease)
-        return driver.drive(shard, retry_incomplete)
+        driver = _Driver(
+            open_plan(plan.run), executor, reusable, progress, lease, shard, retry_incomplete
+        )
+        return driver.drive()
     except ExecutorLost as lost:
         raise RunFailed(f"{lost}; the same command goes on from here") from None
     finally:
@@ -156,19 +158,19 @@ class _Driver:
         reusable: dict[str, tuple[Receipt, Path]],
         progress: Progress,
         lease: Lease,
+        shard: Shard | None,
+        retry_incomplete: bool,
     ) -> None:
         self.plan, self.executor, self.progress, self.lease = plan, executor, progress, lease
         self.reusable = reusable
         self.based, self.borrowed = bool(reusable), 0  # whether there is a base; tasks reused
         self.done: dict[int, dict[str, _Done]] = {}  # segment -> task -> what it did
         self.books: dict[int, Books] = {}
-        self.shard: Shard | None = None
-        self.retry_incomplete = False
+        self.shard, self.retry_incomplete = shard, retry_incomplete
         self.released = released(plan.run)  # outputs that are missing on purpose
 
-    def drive(self, shard: Shard | None, retry_incomplete: bool) -> Outcome:
+    def drive(self) -> Outcome:
         """All segments in order, then the reports. Damaged files are made again."""
-        self.shard, self.retry_incomplete = shard, retry_incomplete
         for _ in range(REPAIRS):
             try:
                 self._segments()
@@ -179,8 +181,8 @@ class _Driver:
                 self.progress.end()
         else:
             raise RunFailed("files of the run are damaged again and again")
-        if shard is not None:
-            return self._shard_outcome(shard)
+        if self.shard is not None:
+            return self._shard_outcome(self.shard)
         books = [self.books[segment.index] for segment in self.plan.segments]
         if problem := conservation(books):
             raise RunFailed(problem)

@@ -256,9 +256,9 @@ class RayTasks:
         self._looked = time.monotonic()
         nodes: Any = self._ray.nodes
         alive = [node["Resources"] for node in nodes() if node["Alive"]]
-        cpus = int(sum(resources.get("CPU", 0) for resources in alive))
+        cpus = int(sum(has.get("CPU", 0) for has in alive))
         self.workers = max(1, min(cpus, self._limit or cpus))
-        self._memory = int(max([resources.get("memory", 0) for resources in alive], default=0))
+        self._memory = int(max([has.get("memory", 0) for has in alive], default=0))
 
     def run(self, run: Path, queue: deque[Task]) -> Generator[Finished, None, None]:
         running: dict[Any, Task] = {}

@@ -17,6 +17,7 @@ from typing import Any
 
 from curation.engine.lease import holders
 from curation.engine.plan import Plan, Segment
+from curation.engine.stats import ended
 from manifests.files import write_bytes
 from manifests.records import Receipt, canonical
 
@@ -62,7 +63,7 @@ def find(plan: Plan, intermediates: bool = False) -> tuple[list[Garbage], list[s
     if alive := [holder for holder in holders(plan.run) if holder.alive]:
         holder = alive[0]
         raise Refused(f"{plan.run}: held by {holder.user} on {holder.host} (process {holder.pid})")
-    if intermediates and not _complete(plan):
+    if intermediates and not ended(plan.run):
         raise Refused(f"{plan.run}: the run is not complete; its intermediates are needed")
     # The files first and the receipts after: what a task commits meanwhile is named by then.
     files = [*_files(plan.run / "segments"), *_files(plan.run / "documents"), *_top(plan.run)]
@@ -98,13 +99,6 @@ def _garbage(path: Path, why: str) -> list[Garbage]:
     except OSError:
         return []  # gone by itself
     return [Garbage(path, status.st_size, why, status.st_mtime_ns)]
-
-
-def _complete(plan: Plan) -> bool:
-    try:
-        return bool(json.loads((plan.run / "stats.json").read_bytes())["complete"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
 
 
 def _files(directory: Path) -> Iterator[Path]:

@@ -24,6 +24,7 @@ from typing import Any
 
 BEAT = 5.0  # seconds between renewals
 STALE = 60.0  # seconds without a renewal after which a holder elsewhere has gone
+_FIELDS = ("host", "pid", "process", "user", "since", "shard", "token", "beat")
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,9 @@ class Lease:
             if holder is None or not _conflict(holder.shard, self._shard) or not holder.alive:
                 continue
             if holder.seen < -BEAT:  # its clock or ours has jumped: look whether it is renewed
-                before = _beat(path)
+                before = _record(path)
                 wait(3 * BEAT)
-                if _beat(path) == before:
+                if _record(path) == before:
                     continue
             raise LeaseHeld(str(holder))
         self._write()
@@ -116,13 +117,11 @@ class Lease:
 
     def renew(self) -> None:
         """Renews the lease, or notes that another driver has taken it (this one slept too long)."""
-        try:
-            record = json.loads(self._path.read_bytes())
-            if record["token"] != self._token:
-                self.taken_over = f"{record['user']}@{record['host']} (process {record['pid']})"
-                return
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # removed or damaged: it is written again
+        record = _record(self._path)
+        if record and record["token"] != self._token:
+            self.taken_over = f"{record['user']}@{record['host']} (process {record['pid']})"
+            return
+        # Where it was removed or damaged it is written again, too.
         with contextlib.suppress(OSError):  # a full disk stops the run with a better message
             self._write()
 
@@ -130,11 +129,10 @@ class Lease:
         """Gives the lease back."""
         self._stop.set()
         self._thread.join()
-        try:
-            if json.loads(self._path.read_bytes())["token"] == self._token:
+        record = _record(self._path)
+        if record and record["token"] == self._token:
+            with contextlib.suppress(OSError):
                 self._path.unlink()
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # not ours any more
 
 
 def _file_name(shard: str) -> str:
@@ -148,22 +146,26 @@ def _conflict(theirs: str, ours: str) -> bool:
     return theirs == ours or theirs.partition("/")[2] != ours.partition("/")[2]
 
 
-def _read(path: Path, now: float) -> Holder | None:
-    """The holder that a lease names; None where the file is gone or damaged."""
+def _record(path: Path) -> dict[str, Any] | None:
+    """What a lease says; None where the file is gone or damaged."""
     try:
         record = json.loads(path.read_bytes())
-        seen = now - path.stat().st_mtime
-        return Holder(
-            host=record["host"],
-            pid=record["pid"],
-            user=record["user"],
-            since=record["since"],
-            seen=seen,
-            shard=record["shard"],
-            alive=_alive(record, seen),
-        )
+        return {name: record[name] for name in _FIELDS}
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _read(path: Path, now: float) -> Holder | None:
+    """The holder that a lease names; None where the file is gone or damaged."""
+    record = _record(path)
+    try:
+        seen = now - path.stat().st_mtime
+    except OSError:
+        return None
+    if record is None:
+        return None
+    about = {name: record[name] for name in ("host", "pid", "user", "since", "shard")}
+    return Holder(**about, seen=seen, alive=_alive(record, seen))
 
 
 def _alive(record: dict[str, Any], seen: float) -> bool:
@@ -171,14 +173,6 @@ def _alive(record: dict[str, Any], seen: float) -> bool:
     if here and _boot() != "-":
         return bool(_process(record["pid"]) == record["process"])
     return seen < STALE
-
-
-def _beat(path: Path) -> Any:
-    try:
-        record = json.loads(path.read_bytes())
-        return record["token"], record["beat"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _boot() -> str:

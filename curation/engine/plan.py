@@ -126,6 +126,16 @@ class Task:
     piece: int = 0
     pieces: int = 0
 
+    @property
+    def is_piece(self) -> bool:
+        """Whether the task does a share of a divided one."""
+        return self.piece < self.pieces
+
+    @property
+    def joins(self) -> bool:
+        """Whether the task joins the pieces of a divided one."""
+        return 0 < self.pieces == self.piece
+
     def plain(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -177,7 +187,7 @@ class Plan:
 
     def receipt_of(self, task: Task) -> Path:
         """Where the receipt of a task lies; that of a piece lies beside what it wrote."""
-        if task.piece < task.pieces:
+        if task.is_piece:
             return self.pieces(task) / f"{task.piece}.json"
         return self.receipt_path(self.segments[task.segment], task.name)
 

@@ -41,11 +41,17 @@ class Heartbeat:
         """Documents seen and kept by the tasks that run in a segment."""
         documents = kept = 0
         for path in directory.glob(".*.progress"):
-            try:
-                seen, alive = map(int, path.read_text().split())
-            except (OSError, ValueError):
-                continue  # it has just ended, or is just being written
+            seen, alive = Heartbeat.read(path) or (0, 0)
             documents, kept = documents + seen, kept + alive
+        return documents, kept
+
+    @staticmethod
+    def read(path: Path) -> tuple[int, int] | None:
+        """Documents seen and kept; None of a task that has just ended, or is just writing it."""
+        try:
+            documents, kept = map(int, path.read_text().split())
+        except (OSError, ValueError):
+            return None
         return documents, kept
 
 

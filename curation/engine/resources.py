@@ -63,14 +63,11 @@ def control_group(name: str) -> str | None:
 
 def kills() -> int:
     """How many processes the kernel has killed for lack of memory, here or in the control group."""
-    found = 0
-    for name in ("/proc/vmstat", "/sys/fs/cgroup/memory.events"):
-        try:
-            lines = Path(name).read_text().splitlines()
-        except OSError:
-            continue
-        found += sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-    return found
+    texts = [control_group("memory.events") or ""]
+    with contextlib.suppress(OSError):
+        texts.append(Path("/proc/vmstat").read_text())
+    lines = [line for text in texts for line in text.splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
 
 class Usage:

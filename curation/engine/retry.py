@@ -77,8 +77,7 @@ class Retries:
         self, task: Task, outcome: Receipt | TaskFailed
     ) -> tuple[list[Task], Receipt | TaskFailed | None]:
         """What follows the end of a task: tasks to carry out next, and how it ended for good."""
-        piece = task.piece < task.pieces
-        if piece and task.name not in self._missing:
+        if task.is_piece and task.name not in self._missing:
             return [], None  # of a task that has been given up
         if isinstance(outcome, TaskFailed):
             following = self._again(task, outcome)
@@ -86,7 +85,7 @@ class Retries:
                 self._missing.pop(task.name, None)
                 return [], outcome
             return following, None
-        if not piece:
+        if not task.is_piece:
             return [], outcome
         left = self._missing[task.name]
         left.discard(task.piece)
@@ -116,5 +115,5 @@ class Retries:
         if len(following) > 1:
             return f"divided into {len(following)} pieces"
         [task] = following
-        what = f"piece {task.piece + 1}" if task.piece < task.pieces else "trying"
+        what = f"piece {task.piece + 1}" if task.is_piece else "trying"
         return f"{what} again with {task.memory / (1 << 30):.1f} GiB of memory"

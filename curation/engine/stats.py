@@ -7,8 +7,10 @@ may be a hundred thousand of them.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from curation.engine.ledger import Account, Amount
@@ -129,6 +131,14 @@ def collect(plan: Plan, books: list[Books] | None = None) -> dict[str, Any]:
         "stages": stages,
         "output": last.output.plain(),
     }
+
+
+def ended(run: Path) -> bool | None:
+    """Whether a run that has ended is complete, as its `stats.json` says; None before the end."""
+    try:
+        return bool(json.loads((run / "stats.json").read_bytes())["complete"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def conservation(books: list[Books]) -> str | None:

@@ -64,7 +64,7 @@ def run_task(plan: Plan, task: Task, known: Known | None = None) -> Receipt:
     segment = plan.segments[task.segment]
     if segment.kind == "exchange":
         status, outputs, counts, timings = run_exchange(plan, segment, task)
-    elif task.pieces and task.piece == task.pieces:
+    elif task.joins:
         status, outputs, counts, timings = _join(plan, segment, task)
     else:
         status, outputs, counts, timings = _run_map(plan, segment, task, known)
@@ -77,7 +77,7 @@ def run_task(plan: Plan, task: Task, known: Known | None = None) -> Receipt:
     }
     receipt = Receipt(segment.name, task.name, task.key, status, outputs, counts, envelope)
     receipt.save(plan.receipt_of(task))
-    if task.pieces and task.piece == task.pieces:
+    if task.joins:
         shutil.rmtree(plan.pieces(task), ignore_errors=True)
     return receipt
 
@@ -110,19 +110,13 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
             for state in chain.finish(chain.stages(states)):
                 files.write(ordinal, state)
                 heart.beat(files.documents, files.kept["documents"])
-            row += documents_of(plan, segment, unit, tally) if task.pieces else 0
-        check_chain(chain.accounts, files.documents)
-        counts: dict[str, Any] = {
-            "documents": files.documents,
-            "stages": [account.plain() for account in chain.accounts],
-            "output": files.kept,
-            "fates": sorted(chain.fates, key=lambda fate: (fate["row"], fate["stage"])),
-            "units": list(task.units),
-        }
+            if task.is_piece and segment.kind != "read":  # a reading task has one unit
+                row += _documents_of(plan, segment, unit)
+        counts = _counts(task, files, chain.accounts, chain.fates)
         if segment.kind == "read":
             counts["reader"] = reader_record(tally)
             check_reader(counts["reader"])
-            if not task.pieces and tally.documents != files.documents:
+            if not task.is_piece and tally.documents != files.documents:
                 raise ConservationError(
                     f"{tally.documents} documents read, {files.documents} came in"
                 )
@@ -139,20 +133,32 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
 
 def _share(plan: Plan, segment: Segment, task: Task) -> tuple[int, int]:
     """The documents that a task takes, by their place among those of its units: all, or a piece."""
-    if not task.pieces:
+    if not task.is_piece:
         return 0, sys.maxsize
     units = [plan.units[ordinal] for ordinal in task.units]
     if segment.kind == "read":
         total = sum(1 for unit in units for _ in read_unit(plan, unit, Tally(), task.entry))
     else:
-        total = sum(documents_of(plan, segment, unit) for unit in units)
+        total = sum(_documents_of(plan, segment, unit) for unit in units)
     return task.piece * total // task.pieces, (task.piece + 1) * total // task.pieces
 
 
-def documents_of(plan: Plan, segment: Segment, unit: Unit, tally: Tally | None = None) -> int:
-    """How many documents of a unit enter a segment; `tally` has them where the unit was read."""
-    if tally is not None and segment.kind == "read":
-        return tally.documents
+def _counts(
+    task: Task, files: _Files, accounts: list[Account], fates: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """What the receipt of a map task counts, but for the reader. Raises ConservationError."""
+    check_chain(accounts, files.documents)
+    return {
+        "documents": files.documents,
+        "stages": [account.plain() for account in accounts],
+        "output": files.kept,
+        "fates": sorted(fates, key=lambda fate: (fate["row"], fate["stage"])),
+        "units": list(task.units),
+    }
+
+
+def _documents_of(plan: Plan, segment: Segment, unit: Unit) -> int:
+    """How many documents of a unit enter a segment after the first."""
     receipt = Receipt.load(plan.receipt_path(plan.before(segment), unit.name))
     if receipt is None:
         raise DamagedFile(f"{plan.before(segment).directory}/receipts/{unit.name}.json")
@@ -194,14 +200,7 @@ def _join(plan: Plan, segment: Segment, task: Task) -> Done:
             samples.merge(pq.read_table(whole(plan, receipt.outputs["samples"])))
             fates += receipt.counts["fates"]
             seconds.update(receipt.envelope["stage_cpu_seconds"])
-        check_chain(accounts, files.documents)
-        counts: dict[str, Any] = {
-            "documents": files.documents,
-            "stages": [account.plain() for account in accounts],
-            "output": files.kept,
-            "fates": sorted(fates, key=lambda fate: (fate["row"], fate["stage"])),
-            "units": list(task.units),
-        }
+        counts = _counts(task, files, accounts, fates)
         if segment.kind == "read":
             counts["reader"] = pieces[0].counts["reader"]
             if any(p.counts["reader"] != counts["reader"] for p in pieces):
@@ -357,7 +356,7 @@ class _Files:
         self, plan: Plan, segment: Segment, task: Task, types: dict[str, pa.DataType]
     ) -> None:
         self._plan, self._segment, self._task = plan, segment, task
-        self._piece = task.piece < task.pieces  # its files are joined later
+        self._piece = task.is_piece  # its files are joined later
         self._root = plan.run / segment.directory
         if self._piece:
             self._root = plan.pieces(task) / str(task.piece)

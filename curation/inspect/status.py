@@ -6,7 +6,6 @@ it works from any machine that sees the run.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import Counter
@@ -17,6 +16,8 @@ from typing import Any
 
 from curation.engine.lease import holders
 from curation.engine.plan import Plan, Segment
+from curation.engine.progress import Heartbeat
+from curation.engine.stats import ended
 from manifests.records import Receipt
 
 STALE = 600.0  # seconds after which a heartbeat is taken for that of a task that was killed
@@ -31,7 +32,7 @@ def collect(plan: Plan) -> dict[str, Any]:
     now = time.time()
     held = [asdict(holder) for holder in holders(plan.run)]
     segments = [_segment(plan, segment, now) for segment in plan.segments]
-    state = _ended(plan.run / "stats.json")
+    state = {None: "", True: "complete", False: "ended"}[ended(plan.run)]
     if any(holder["alive"] for holder in held) or any(s["running"] for s in segments):
         state = "running"
     if state in ("complete", "ended"):
@@ -46,14 +47,6 @@ def collect(plan: Plan) -> dict[str, Any]:
         "holders": held,
         "segments": segments,
     }
-
-
-def _ended(path: Path) -> str:
-    """What the books of a run that has ended say; "" where it has not."""
-    try:
-        return "complete" if json.loads(path.read_bytes())["complete"] else "ended"
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
 
 
 def _segment(plan: Plan, segment: Segment, now: float) -> dict[str, Any]:
@@ -108,11 +101,14 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
 
 def _beat(entry: os.DirEntry[str], now: float) -> list[dict[str, Any]]:
     """A heartbeat: the task, its documents so far, seconds since its last sign of life."""
+    found = Heartbeat.read(Path(entry.path))
     try:
-        documents, kept = map(int, Path(entry.path).read_text().split())
         seen = now - entry.stat().st_mtime
-    except (OSError, ValueError):
-        return []  # it has just ended, or is just being written
+    except OSError:
+        found = None
+    if found is None:
+        return []
+    documents, kept = found
     task = entry.name.removeprefix(".").removesuffix(".progress")
     return [{"task": task, "documents": documents, "kept": kept, "seconds": max(0.0, seen)}]
 

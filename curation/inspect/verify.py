@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from curation.engine.gc import released
 from curation.engine.plan import Plan, Segment, Task, open_plan
-from curation.engine.stats import books_of, collect, conservation
+from curation.engine.stats import Books, collect, conservation
 from curation.engine.unit import run_task
 from curation.read.span import Entry
 from manifests.files import file_digest
@@ -34,6 +34,7 @@ def check(plan: Plan, replay: int = 0) -> dict[str, Any]:
     problems: list[str] = []
     files = size = tasks = 0
     loaded: list[tuple[Segment, Receipt]] = []
+    books = [Books(segment) for segment in plan.segments]
     gone = released(plan.run)
     for segment in plan.segments:
         for path in sorted(plan.receipts(segment).glob("*.json")):
@@ -43,17 +44,18 @@ def check(plan: Plan, replay: int = 0) -> dict[str, Any]:
                 problems.append(f"{path.relative_to(plan.run)}: damaged receipt")
                 continue
             loaded.append((segment, receipt))
+            books[segment.index].add(receipt)
             for output in receipt.outputs.values():
                 if output.path in gone and not output.locate(plan.run).exists():
                     continue  # removed on purpose
                 files += 1
                 size += output.bytes
                 problems += _file(plan, output.path, output.digest, output.bytes, output.rows)
-    books = books_of(plan)
     if problem := conservation(books):
         problems.append(problem)
     stats = collect(plan, books)
-    problems += _final(plan, stats["output"])
+    last = [receipt for segment, receipt in loaded if segment is plan.segments[-1]]
+    problems += _final(plan, last, stats["output"])
     problems += _stats(plan, stats)
     replayed = _replay(plan, loaded, replay, problems) if replay else 0
     return {
@@ -79,14 +81,12 @@ def _file(plan: Plan, path: str, wanted: str, size: int, rows: int) -> list[str]
     return []
 
 
-def _final(plan: Plan, books: dict[str, Any]) -> list[str]:
-    """The documents on disk against the books: how many, how many bytes, each row once."""
+def _final(plan: Plan, receipts: list[Receipt], books: dict[str, Any]) -> list[str]:
+    """The documents on disk against the receipts of the last segment and against the books: how
+    many, how many bytes, each row once."""
     documents = size = 0
     named = set()
-    for path in sorted(plan.receipts(plan.segments[-1]).glob("*.json")):
-        receipt = Receipt.load(path)
-        if receipt is None:
-            continue
+    for receipt in receipts:
         for name, output in receipt.outputs.items():
             if name.startswith("documents"):
                 place = output.locate(plan.run)
