@@ -24,16 +24,19 @@ from curation.engine.plan import open_plan
 from curation.inspect import verify
 
 SLOW = """
-import time
+import os, time
 from curation import Filter, Rule
 
 class Slow(Filter):
+    '''Notes which process begins a task, then takes its time.'''
     version = 1
     rules = (Rule("never", signal="n", below="least"),)
     least: int = 0
+    notes: str
 
     def score(self, docs):
         if len(docs) > 1:  # not when it is probed
+            open(f"{self.notes}/{time.monotonic_ns()}-{os.getpid()}", "x").close()
             time.sleep(3)
         return {"n": [len(t) for t in docs.text.to_pylist()]}
 """
@@ -54,16 +57,10 @@ class Cluster:
         self.address = self._process.stdout.readline().strip()
 
     def kill(self, part: str) -> None:
+        """`head`, or the machine with this process number as a parent of workers."""
         assert self._process.stdin and self._process.stdout
         print(part, file=self._process.stdin, flush=True)
         self._process.stdout.readline()
-
-    def kill_worker(self) -> None:
-        """One that is carrying out a task of the run, as soon as there is one."""
-        root = psutil.Process(self._process.pid)
-        while not (busy := [p for p in root.children(recursive=True) if "ray::exec" in _name(p)]):
-            time.sleep(0.05)
-        busy[0].kill()
 
     def close(self) -> None:
         try:
@@ -72,11 +69,12 @@ class Cluster:
             self._process.kill()
 
 
-def _name(process: psutil.Process) -> str:
-    try:
-        return process.name()
-    except psutil.Error:
-        return ""
+def next_task(notes: Path) -> int:
+    """The process that begins the next task: it has seconds to go."""
+    known = set(notes.iterdir())
+    while not (fresh := set(notes.iterdir()) - known):
+        time.sleep(0.02)
+    return int(min(fresh).name.partition("-")[2])
 
 
 @pytest.fixture
@@ -129,15 +127,17 @@ def test_workers_machines_and_the_head_may_die(cluster: Cluster, tmp_path: Path)
     (tmp_path / "in").mkdir()
     inputs = duplicated(tmp_path / "in")
     file = tmp_path / "recipe.yaml"
-    file.write_text(json.dumps(recipe({"slow:Slow": {}}, *STAGES)))
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    file.write_text(json.dumps(recipe({"slow:Slow": {"notes": str(notes)}}, *STAGES)))
     output = tmp_path / "r"
     arguments = ["run", str(file), "--input", str(inputs), "--output", str(output)]
     driver = Driver([*arguments, "--address", cluster.address])
-    cluster.kill_worker()
+    psutil.Process(next_task(notes)).kill()
     driver.wait_for("WorkerDied: the worker of the task died; trying again")
     while not list(output.glob("segments/0-*/receipts/*.json")):
         time.sleep(0.05)
-    cluster.kill("node")
+    cluster.kill(str(psutil.Process(next_task(notes)).ppid()))
     driver.wait_for("NodeDied: the machine of the task is gone; trying again")
     cluster.kill("head")
     status, out = driver.end()
