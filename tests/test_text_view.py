@@ -240,6 +240,7 @@ def test_no_byte_behind_a_text_is_read(text: bytes, one: bytes, other: bytes) ->
 def test_every_kernel_is_compiled_for_one_signature() -> None:
     """Whatever the batch looks like: the cache relies on it."""
     from curation.text import kernels
+    from curation.text.datatrove import kernels as others
 
     text = pa.array(["a b\n", None, "c"], pa.large_string())
     writable = [pa.py_buffer(bytearray(8)), pa.py_buffer(bytearray(b"a"))]
@@ -248,7 +249,9 @@ def test_every_kernel_is_compiled_for_one_signature() -> None:
         seen = TextView(batch)
         _ = seen.word_counts(), seen.words, seen.lines, seen.symbol_totals, seen.exact_hashes
         seen.distinct_counts(["a"])
-    functions = [f for f in vars(kernels).values() if hasattr(f, "signatures")]
+        _ = seen.words_of("datatrove"), seen.words_of("dolma")
+    everything = [*vars(kernels).values(), *vars(others).values()]
+    functions = [f for f in everything if hasattr(f, "signatures")]
     outer = {f.__name__: len(f.signatures) for f in functions if f.targetoptions.get("nogil")}
     assert outer == dict.fromkeys(outer, 1)
     assert len(outer) == 7

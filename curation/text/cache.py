@@ -34,7 +34,7 @@ def _digest() -> str:
     """
     here = Path(__file__).parent
     digest = hashlib.blake2b(digest_size=8)
-    for path in sorted({*here.glob("*.py"), *here.parent.rglob("kernels.py")}):
+    for path in sorted({*here.rglob("*.py"), *here.parent.rglob("kernels.py")}):
         digest.update(path.read_bytes())
     cpu = (binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
     digest.update(repr((numba.__version__, version("llvmlite"), cpu)).encode())
@@ -76,6 +76,9 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 #: For the parts that kernels share: compiled into each of them. They take arrays as `pointer`s.
 inline: Callable[[Callable[..., Any]], Any] = numba.njit(forceinline=True)
+
+#: As `inline`, but compiled once and called: for parts that are long and seldom run.
+part: Callable[[Callable[..., Any]], Any] = numba.njit
 
 
 def _pointer(_: Any, array: Any) -> Any:

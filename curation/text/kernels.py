@@ -134,6 +134,26 @@ def word_hash(data: Any, start: Any, stop: Any, table: Any, folded: Any) -> Any:
     return state ^ state >> np.uint64(33)
 
 
+@inline
+def bytes_hash(data: Any, start: Any, stop: Any) -> Any:
+    """A 64-bit hash of the bytes [start, stop), eight at a time: cheaper than `word_hash`."""
+    state = np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(stop - start)
+    i = start
+    while i < stop:
+        chunk = np.uint64(0)
+        last = min(i + 8, stop)
+        shift = np.uint64(0)
+        while i < last:
+            chunk |= np.uint64(data[i]) << shift
+            shift += np.uint64(8)
+            i += 1
+        state = (state ^ chunk) * np.uint64(0xD6E8FEB86659FD93)
+        state ^= state >> np.uint64(32)
+    state = (state ^ state >> np.uint64(33)) * np.uint64(0xFF51AFD7ED558CCD)
+    state = (state ^ state >> np.uint64(33)) * np.uint64(0xC4CEB9FE1A85EC53)
+    return state ^ state >> np.uint64(33)
+
+
 @kernel
 def count_words(
     data: Bytes, begins: Longs, ends: Longs, table: Table, words: Longs, sums: Longs
@@ -188,6 +208,55 @@ def find_words(
                 total += length
         words[d] = w - before
         sums[d] = total
+    return w
+
+
+@kernel
+def find_tokens(
+    data: Bytes,
+    begins: Longs,
+    ends: Longs,
+    table: Table,
+    counts: Longs,
+    starts: Ints,
+    stops: Ints,
+    lengths: Ints,
+    hashes: Hashes,
+    flags: Bytes,
+) -> int:
+    """Per document: its runs without white space. Per run: as `find_words`, hash of the bytes.
+
+    Returns the number of runs.
+    """
+    text, classes = pointer(data), pointer(table)
+    w = 0
+    for d in range(begins.size):
+        i, end = begins[d], ends[d]
+        first = w
+        while i < end:
+            point, size = decode(text, i, end)
+            kind = classes[point] & CLASS
+            if kind == SPACE:
+                i += size
+                continue
+            start = i
+            length = 0
+            lettered = False
+            while kind != SPACE:
+                length += 1
+                lettered |= kind >= LETTER
+                i += size
+                if i >= end:
+                    break
+                point, size = decode(text, i, end)
+                kind = classes[point] & CLASS
+            starts[w] = start
+            stops[w] = i
+            lengths[w] = length
+            hashes[w] = bytes_hash(text, start, i)
+            flags[w] = ALPHABETIC * lettered
+            w += 1
+        counts[d] = w - first
     return w
 
 

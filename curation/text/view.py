@@ -27,11 +27,11 @@ Words and hashes are those of the text as it is: nothing is normalised (NFC and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,10 @@ from curation.text.characters import table, table_version
 
 #: Bumped when a definition above changes.
 VIEW_VERSION = 1
+
+#: Whose words: those above, spaCy's as datatrove takes them (`curation.text.datatrove`), or runs
+#: without white space, as Dolma has it.
+Definition = Literal["unicode", "datatrove", "dolma"]
 
 
 def versions() -> dict[str, str]:
@@ -178,6 +182,39 @@ class TextView:
         for column in (starts, stops, lengths, hashes, flags):
             column.resize(found, refcheck=False)  # gives back what was never touched
         return Words(_offsets(totals.words), starts, stops, lengths, hashes, flags), totals
+
+    def words_of(self, definition: Definition) -> Words:
+        """Every word of the batch by this definition; hashes, but for `unicode`, of the bytes."""
+        if definition == "unicode":
+            return self.words
+        return self._datatrove_words if definition == "datatrove" else self._tokens
+
+    @cached_property
+    def _datatrove_words(self) -> Words:
+        from curation.text import datatrove
+        from curation.text.datatrove import kernels
+        from curation.text.datatrove.tables import case_tables
+
+        texts = (self.data, self.begins, self.ends, datatrove.table())
+        stack = np.empty(int(self.byte_counts().max(initial=0)), np.int32)
+        return self._collect(lambda *out: kernels.find_words(*texts, *case_tables(), stack, *out))
+
+    @cached_property
+    def _tokens(self) -> Words:
+        """Runs without white space."""
+        return self._collect(lambda *out: _kernels().find_tokens(*self._texts(), *out))
+
+    def _collect(self, find: Callable[..., int]) -> Words:
+        """The words that a kernel finds: at most one per byte."""
+        self._check_size()
+        counts = np.empty(len(self), np.int64)
+        most = len(self.data)
+        starts, stops, lengths = (np.empty(most, np.int32) for _ in range(3))
+        hashes, flags = np.empty(most, np.uint64), np.empty(most, np.uint8)
+        found = find(counts, starts, stops, lengths, hashes, flags)
+        for column in (starts, stops, lengths, hashes, flags):
+            column.resize(found, refcheck=False)  # gives back what was never touched
+        return Words(_offsets(counts), starts, stops, lengths, hashes, flags)
 
     @cached_property
     def lines(self) -> Lines:
