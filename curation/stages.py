@@ -5,12 +5,14 @@ from __future__ import annotations
 from curation.dedup.exact import ExactDedup
 from curation.extract.stage import Extract
 from curation.filters.gopher_quality import GopherQuality
+from curation.filters.gopher_repetition import GopherRepetition
 from curation.filters.language import Language
 from curation.stage import Stage
 
 STAGES: dict[str, type[Stage]] = {
     "extract": Extract,
     "language": Language,
+    "gopher_repetition": GopherRepetition,
     "gopher_quality": GopherQuality,
     "exact_dedup": ExactDedup,
 }

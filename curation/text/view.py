@@ -47,9 +47,14 @@ VIEW_VERSION = 1
 Definition = Literal["unicode", "datatrove", "dolma"]
 
 
-def versions() -> dict[str, str]:
+def versions(definition: Definition = "unicode") -> dict[str, str]:
     """What decides words, lines and hashes: for `depends()` of every stage that reads a view."""
-    return {"text_view": str(VIEW_VERSION), "characters": table_version()}
+    found = {"text_view": str(VIEW_VERSION), "characters": table_version()}
+    if definition == "datatrove":
+        from curation.text import datatrove
+
+        found["datatrove_words"] = datatrove.version()
+    return found
 
 
 @dataclass(frozen=True)
@@ -181,7 +186,7 @@ class TextView:
         )
         for column in (starts, stops, lengths, hashes, flags):
             column.resize(found, refcheck=False)  # gives back what was never touched
-        return Words(_offsets(totals.words), starts, stops, lengths, hashes, flags), totals
+        return Words(offsets_of(totals.words), starts, stops, lengths, hashes, flags), totals
 
     def words_of(self, definition: Definition) -> Words:
         """Every word of the batch by this definition; hashes, but for `unicode`, of the bytes."""
@@ -214,13 +219,13 @@ class TextView:
         found = find(counts, starts, stops, lengths, hashes, flags)
         for column in (starts, stops, lengths, hashes, flags):
             column.resize(found, refcheck=False)  # gives back what was never touched
-        return Words(_offsets(counts), starts, stops, lengths, hashes, flags)
+        return Words(offsets_of(counts), starts, stops, lengths, hashes, flags)
 
     @cached_property
     def lines(self) -> Lines:
         """Every line of the batch that is not blank."""
         self._check_size()
-        offsets = _offsets(self.line_totals.lines)
+        offsets = offsets_of(self.line_totals.lines)
         starts, stops = (np.empty(offsets[-1], np.int32) for _ in range(2))
         flags = np.empty(offsets[-1], np.uint8)
         _kernels().find_lines(*self._texts(), starts, stops, flags)
@@ -268,7 +273,7 @@ def _kernels() -> ModuleType:
     return kernels
 
 
-def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def offsets_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """CSR offsets of these counts."""
     return np.concatenate([[0], np.cumsum(counts)])
 
