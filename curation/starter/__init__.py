@@ -93,16 +93,15 @@ def _kind(model: type[BaseModel]) -> str:
 
 
 def _stage(name: str) -> list[str]:
-    """A stage with its parameters: as the starter runs it, else as a comment."""
+    """A stage with its parameters as the starter runs it; another one as a comment, without."""
     model = STAGES[name]
     own = _RUNS.get(name)
     lines = ["", *_comment(_first(model), "  ")]
     if own is None:
-        lines.append(f"  # - {name}:")
-    else:
-        lines.append(f"  - {name}:")
-        lines += [f"      {key}: {_value(value)}" for key, value in own.items()]
-    return lines + _parameters(model, "      ", skip=set(own or ()))
+        return [*lines, f"  # - {name}: {{}}"]
+    lines.append(f"  - {name}:")
+    lines += [f"      {key}: {_value(value)}" for key, value in own.items()]
+    return lines + _parameters(model, "      ", skip=set(own))
 
 
 def _parameters(model: type[BaseModel], indent: str, skip: set[str]) -> list[str]:
