@@ -93,12 +93,12 @@ def _kind(model: type[BaseModel]) -> str:
 
 
 def _stage(name: str) -> list[str]:
-    """A stage with its parameters as the starter runs it; another one as a comment, without."""
+    """A stage with its parameters: as the starter runs it, else as a comment."""
     model = STAGES[name]
     own = _RUNS.get(name)
     lines = ["", *_comment(_first(model), "  ")]
     if own is None:
-        return [*lines, f"  # - {name}: {{}}"]
+        return [*lines, f"  # - {name}:", *_parameters(model, "  #     ", skip=set())]
     lines.append(f"  - {name}:")
     lines += [f"      {key}: {_value(value)}" for key, value in own.items()]
     return lines + _parameters(model, "      ", skip=set(own))
