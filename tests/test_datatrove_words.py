@@ -164,6 +164,13 @@ def test_lines_are_those_of_the_reference(batch: list[str]) -> None:
 
 
 @patient
+@given(st.lists(ends | mixed, max_size=6))
+def test_sentences_are_those_of_the_reference(batch: list[str]) -> None:
+    found = TextView(pa.array(batch, pa.large_string())).sentence_counts("datatrove")
+    assert found.tolist() == [reference.sentences(text) for text in batch]
+
+
+@patient
 @given(st.lists(ends | anything, max_size=6), st.integers(0, 5), st.booleans())
 def test_ends_of_lines_are_those_of_the_reference(
     batch: list[str], short: int, trimmed: bool

@@ -200,6 +200,16 @@ class TextView:
             _kernels().count_line_marks(self.data, self.begins, self.ends, *columns)
         return found
 
+    def sentence_counts(self, definition: Definition) -> NDArray[np.int64]:
+        """The sentences of each document's lines."""
+        from curation.text.datatrove import kernels
+
+        words, counts = self.words_of("datatrove"), np.empty(len(self), np.int64)
+        kernels.count_sentences(
+            self.data, words.offsets, words.starts, words.stops, words.flags, counts
+        )
+        return counts
+
     def line_ends(self, short: int, trimmed: bool = True) -> LineEnds:
         """Lines that end with a terminal mark (`datatrove.TERMINAL`), or have at most `short` code
         points: as they are, or `trimmed` first."""

@@ -685,3 +685,37 @@ def count_line_ends(
         terminal[d] = ended
         short[d] = few
         newlines[d] = breaks
+
+
+@kernel
+def count_sentences(
+    data: Bytes, offsets: Longs, starts: Ints, stops: Ints, flags: Bytes, counts: Longs
+) -> None:
+    """Per document: the sentences of its lines, from its words (int64).
+
+    In a line, a word that is not punctuation begins one if a mark that ends sentences came before
+    it, and so does white space of more than one space. A newline ends a line, and its sentence.
+    """
+    text = pointer(data)
+    for d in range(counts.size):
+        count = 0
+        seen = False
+        for w in range(offsets[d], offsets[d + 1]):
+            new_line = w == offsets[d]
+            if not new_line:
+                start, stop = stops[w - 1], starts[w]
+                blank = stop - start > 1 or (stop > start and text[start] != 32)
+                for i in range(start, stop):
+                    new_line |= text[i] == 10
+                if seen and blank and not new_line:
+                    count += 1
+                    seen = False
+            if new_line:
+                count += 1
+                seen = False
+            if flags[w] & ENDS_SENTENCE:
+                seen = True
+            elif seen and not flags[w] & PUNCT_ONLY:
+                count += 1
+                seen = False
+        counts[d] = count

@@ -242,3 +242,20 @@ def line_ends(text: str, most: int, trimmed: bool) -> tuple[int, int, int, int]:
     lines = [line.strip() if trimmed else line for line in text.split("\n") if line.strip()]
     ended = sum(bool(bits(line[-1]) & TERMINAL) for line in lines)
     return len(lines), ended, sum(len(line) <= most for line in lines), text.count("\n")
+
+
+def sentences(text: str) -> int:
+    """The sentences of the stripped lines of a text, each as spaCy's Sentencizer has it."""
+    count = 0
+    for line in text.split("\n"):
+        seen = begun = False
+        for blank, run in groupby(line.strip(), key=str.isspace):
+            space = "".join(run)
+            for word in [""] * (space != " ") if blank else divide(space):
+                form = flags(word) if word else 0
+                if not begun and word:
+                    count, begun = count + 1, True
+                elif seen and not form & (PUNCT_ONLY | ENDS_SENTENCE):
+                    count, seen = count + 1, False
+                seen = seen or bool(form & ENDS_SENTENCE)
+    return count
