@@ -112,13 +112,10 @@ def test_lines_are_those_of_the_reference(batch: list[str]) -> None:
 @patient
 @given(texts)
 def test_symbols_are_those_of_the_reference(batch: list[str]) -> None:
-    totals = view(*batch).symbol_totals
+    marks, tokens = view(*batch).mark_totals, view(*batch).token_totals
     columns = (
-        totals.code_points,
-        totals.tokens,
-        totals.alphabetic_tokens,
-        totals.hashes,
-        totals.ellipses,
+        *(marks.code_points, tokens.tokens, tokens.alphabetic),
+        *(marks.hashes, marks.ellipses),
     )
     found = list(zip(*(column.tolist() for column in columns), strict=True))
     assert found == [reference.symbols(text) for text in batch]
@@ -232,7 +229,7 @@ def test_no_byte_behind_a_text_is_read(text: bytes, one: bytes, other: bytes) ->
         columns = (words.starts, words.stops, words.hashes, seen.exact_hashes)
         columns = (*columns, lines.starts, lines.stops, lines.flags)
         results.append([column.tolist() for column in columns])
-        results[-1].append([int(n[0]) for n in vars(seen.symbol_totals).values()])
+        results[-1].append([int(n[0]) for n in vars(seen.mark_totals).values()])
         assert (seen.words.stops <= len(text)).all() and (seen.lines.stops <= len(text)).all()
     assert results[0] == results[1]
 
@@ -247,7 +244,14 @@ def test_every_kernel_is_compiled_for_one_signature() -> None:
     odd = pa.Array.from_buffers(pa.large_string(), 0, [None, *writable])
     for batch in (text, text.slice(1), text.slice(2), text.slice(3), text[:0], odd):
         seen = TextView(batch)
-        _ = seen.word_counts(), seen.words, seen.lines, seen.symbol_totals, seen.exact_hashes
+        _ = (
+            seen.word_counts(),
+            seen.words,
+            seen.lines,
+            seen.mark_totals,
+            seen.token_totals,
+            seen.exact_hashes,
+        )
         seen.vocabulary_counts(["a"])
         _ = seen.words_of("datatrove"), seen.words_of("dolma")
     everything = [*vars(kernels).values(), *vars(others).values()]

@@ -68,7 +68,7 @@ class FineWeb(Filter):
             whole = again.total
         else:
             again = repetition.duplicates(repetition.between_newlines(view, blank=False))
-            whole = view.symbol_totals.code_points - lines.newlines
+            whole = view.mark_totals.code_points - lines.newlines
         words = view.word_counts(self.words)
         return {
             "line_punctuation": share(lines.terminal, lines.lines),

@@ -142,19 +142,19 @@ class GopherQuality(Filter):
         }
 
     def _of_unicode(self, view: TextView) -> Signals:
-        words, symbols = view.word_totals, view.symbol_totals
+        words, symbols, tokens = view.word_totals, view.mark_totals, view.token_totals
         return {
             "words": words.words,
             "mean_word_length": share(words.code_points, words.words),
             "hash_ratio": share(symbols.hashes, words.words),
             "ellipsis_ratio": share(symbols.ellipses, words.words),
-            "alphabetic_words": share(symbols.alphabetic_tokens, symbols.tokens),
+            "alphabetic_words": share(tokens.alphabetic, tokens.tokens),
         }
 
     def _of_datatrove(self, view: TextView) -> Signals:
         plain = view.word_sums("datatrove", without=SYMBOLS_ONLY)
         every = np.diff(view.words_of("datatrove").offsets)
-        symbols = view.symbol_totals
+        symbols = view.mark_totals
         return {
             "words": plain.words,
             "mean_word_length": share(plain.code_points, plain.words),

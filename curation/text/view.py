@@ -123,14 +123,20 @@ class LineEnds:
 
 
 @dataclass(frozen=True)
-class SymbolCounts:
+class MarkCounts:
     """Per document, int64."""
 
     code_points: NDArray[np.int64]
-    tokens: NDArray[np.int64]
-    alphabetic_tokens: NDArray[np.int64]  # with a letter (category L*)
     hashes: NDArray[np.int64]  # '#'
     ellipses: NDArray[np.int64]  # "..." without overlap from the left, and U+2026
+
+
+@dataclass(frozen=True)
+class TokenCounts:
+    """Per document, int64."""
+
+    tokens: NDArray[np.int64]
+    alphabetic: NDArray[np.int64]  # with a letter (category L*)
 
 
 class TextView:
@@ -224,9 +230,17 @@ class TextView:
         return found
 
     @cached_property
-    def symbol_totals(self) -> SymbolCounts:
-        """Counts of code points, tokens and symbols."""
-        return SymbolCounts(*self._per_document("count_symbols", 5))
+    def mark_totals(self) -> MarkCounts:
+        """Counts of code points, '#' and ellipses."""
+        found = MarkCounts(*(np.empty(len(self), np.int64) for _ in range(3)))
+        columns = (found.code_points, found.hashes, found.ellipses)
+        _kernels().count_marks(self.data, self.begins, self.ends, *columns)
+        return found
+
+    @cached_property
+    def token_totals(self) -> TokenCounts:
+        """Counts of runs without white space."""
+        return TokenCounts(*self._per_document("count_tokens", 2))
 
     @cached_property
     def words(self) -> Words:
