@@ -12,16 +12,13 @@ import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from curation.document import Documents
-from curation.stage import Filter, Rule, Signals
+from curation.filters.parameters import ByLanguage, Count, Number, Share, refuse_empty_range
+from curation.stage import Filter, Rule, Signals, by_language
 from curation.text import reference
 from curation.text.view import versions
 
 #: Rae et al. 2021, section A.1.1.
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
-
-Count = Annotated[int, Field(ge=0)]
-Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class GopherQuality(Filter):
@@ -61,25 +58,25 @@ class GopherQuality(Filter):
         Rule("few_stop_words", signal="stop_words", below="min_stop_words"),
     )
 
-    min_words: Count | None = 50
+    min_words: ByLanguage[Count] = 50
     """Words."""
-    max_words: Count | None = 100_000
+    max_words: ByLanguage[Count] = 100_000
     """Words."""
-    min_mean_word_length: Number | None = 3.0
+    min_mean_word_length: ByLanguage[Number] = 3.0
     """Code points a word."""
-    max_mean_word_length: Number | None = 10.0
+    max_mean_word_length: ByLanguage[Number] = 10.0
     """Code points a word."""
-    max_hash_ratio: Number | None = 0.1
+    max_hash_ratio: ByLanguage[Number] = 0.1
     """'#' per word."""
-    max_ellipsis_ratio: Number | None = 0.1
+    max_ellipsis_ratio: ByLanguage[Number] = 0.1
     """Ellipses ("..." or U+2026) per word."""
-    max_bullet_lines: Share | None = 0.9
+    max_bullet_lines: ByLanguage[Share] = 0.9
     """Share of lines that begin with a bullet."""
-    max_ellipsis_lines: Share | None = 0.3
+    max_ellipsis_lines: ByLanguage[Share] = 0.3
     """Share of lines that end with an ellipsis."""
-    min_alphabetic_words: Share | None = 0.8
+    min_alphabetic_words: ByLanguage[Share] = 0.8
     """Share of white-space separated tokens with at least one letter."""
-    min_stop_words: Count | None = 2
+    min_stop_words: ByLanguage[Count] = 2
     """Different words of `stop_words` that occur."""
     stop_words: Annotated[tuple[str, ...], Field(strict=False)] = STOP_WORDS
     """Words matched in any case; an empty list switches the rule off."""
@@ -94,17 +91,15 @@ class GopherQuality(Filter):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        for low, high in (
-            ("min_words", "max_words"),
-            ("min_mean_word_length", "max_mean_word_length"),
-        ):
-            least, most = getattr(self, low), getattr(self, high)
-            if least is not None and most is not None and least > most:
-                raise ValueError(f"{low} ({least}) is above {high} ({most}): nothing would be kept")
+        refuse_empty_range(self, "min_words", "max_words")
+        refuse_empty_range(self, "min_mean_word_length", "max_mean_word_length")
         different = len({"".join(map(reference.fold, word)) for word in self.stop_words})
-        if self.stop_words and self.min_stop_words is not None and self.min_stop_words > different:
+        most = max(
+            (n for n in by_language(self.min_stop_words).values() if n is not None), default=0
+        )
+        if self.stop_words and most > different:
             raise ValueError(
-                f"min_stop_words ({self.min_stop_words}) is more than the {different} different "
+                f"min_stop_words ({most}) is more than the {different} different "
                 "stop_words: nothing would be kept"
             )
         return self
