@@ -33,7 +33,7 @@ WORK: dict[str, Callable[[pa.LargeStringArray], Any]] = {
     "line counts": lambda texts: TextView(texts).line_totals,
     "symbol counts": lambda texts: TextView(texts).symbol_totals,
     "words": lambda texts: TextView(texts).words,
-    "words, stop words": lambda texts: TextView(texts).distinct_counts(STOP_WORDS),
+    "words, stop words": lambda texts: TextView(texts).vocabulary_counts(STOP_WORDS),
     "words and exact hashes": lambda texts: TextView(texts).exact_hashes,
     "whole view": whole_view,
     "GopherQuality": lambda texts: GopherQuality().score(Documents({"text": texts})),

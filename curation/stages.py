@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from curation.dedup.exact import ExactDedup
 from curation.extract.stage import Extract
+from curation.filters.fineweb import FineWeb
 from curation.filters.gopher_quality import GopherQuality
 from curation.filters.gopher_repetition import GopherRepetition
 from curation.filters.language import Language
@@ -14,5 +15,6 @@ STAGES: dict[str, type[Stage]] = {
     "language": Language,
     "gopher_repetition": GopherRepetition,
     "gopher_quality": GopherQuality,
+    "fineweb": FineWeb,
     "exact_dedup": ExactDedup,
 }

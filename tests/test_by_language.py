@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from kit import recipe, write_jsonl
 from pydantic import ValidationError
 
 from curation import run
@@ -21,7 +22,6 @@ from curation.filters.parameters import ByLanguage, Count
 from curation.inspect.signals import batches, samples
 from curation.inspect.whatif import simulate
 from curation.stage import Filter, Rule, for_language
-from kit import recipe, write_jsonl
 
 BY = {"de": 3, "zh-Hant": 2, "zh": None, "other": 5}
 
@@ -112,7 +112,7 @@ def test_impossible_thresholds_are_refused(value: Any, message: str) -> None:
 
 def test_an_empty_range_is_refused_in_the_language_that_has_it() -> None:
     GopherQuality(min_words={"de": 10, "other": 50}, max_words={"zh": 60, "other": 100})
-    with pytest.raises(ValidationError, match="min_words .50. is above max_words .40. for zh"):
+    with pytest.raises(ValidationError, match=r"min_words .50. is above max_words .40. for zh"):
         GopherQuality(min_words={"de": 10, "other": 50}, max_words={"zh": 40, "other": 100})
 
 

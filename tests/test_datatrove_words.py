@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import statistics
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curation.text.characters import MARKED
 from curation.text.datatrove import (
     ENDS_SENTENCE,
     PUNCT_ONLY,
@@ -135,6 +137,77 @@ def test_flags_say_what_a_word_is_made_of() -> None:
 def test_a_long_run_takes_time_in_proportion(text: str) -> None:
     words = words_of(text)  # a quadratic rule would reach the suite's time limit
     assert "".join(words) == text
+
+
+line_marks = st.sampled_from(
+    [
+        *"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029",
+        "\r\n",
+        "\n\n",
+        ".",
+        "...",
+        ". .",
+        "\u2026",
+        "-",
+        "\u2022",
+    ]
+)
+ends = st.lists(line_marks | stuff, max_size=20).map("".join)
+
+
+@patient
+@given(st.lists(ends | anything, max_size=6))
+def test_lines_are_those_of_the_reference(batch: list[str]) -> None:
+    found = TextView(pa.array(batch, pa.large_string())).line_totals_of("datatrove")
+    rows = zip(found.lines.tolist(), found.bullets.tolist(), found.ellipses.tolist(), strict=True)
+    assert list(rows) == [reference.line_forms(text) for text in batch]
+
+
+@patient
+@given(st.lists(ends | mixed, max_size=6))
+def test_sentences_are_those_of_the_reference(batch: list[str]) -> None:
+    found = TextView(pa.array(batch, pa.large_string())).sentence_counts("datatrove")
+    assert found.tolist() == [reference.sentences(text) for text in batch]
+
+
+@patient
+@given(st.lists(ends | anything, max_size=6), st.integers(0, 5), st.booleans())
+def test_ends_of_lines_are_those_of_the_reference(
+    batch: list[str], short: int, trimmed: bool
+) -> None:
+    found = TextView(pa.array(batch, pa.large_string())).line_ends(short, trimmed)
+    columns = (found.lines, found.terminal, found.short, found.newlines)
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    assert rows == [reference.line_ends(text, short, trimmed) for text in batch]
+
+
+@patient
+@given(st.lists(ends | anything, max_size=6))
+def test_words_between_white_space_are_those_of_python(batch: list[str]) -> None:
+    view = TextView(pa.array(batch, pa.large_string()))
+    found, sums = view.words_of("dolma"), view.word_sums("dolma", without=MARKED)
+    tokens = [text.split() for text in batch]
+    flat = [token for some in tokens for token in some]
+    data = bytes(view.data)
+    spans = zip(found.starts, found.stops, strict=True)
+    assert [data[a:b].decode() for a, b in spans] == flat
+    assert found.hashes.tolist() == [bytes_hash(token.encode()) for token in flat]
+    assert found.lengths.tolist() == [len(token) for token in flat]
+    plain = [[t for t in some if "#" not in t and "\u2026" not in t] for some in tokens]
+    assert sums.words.tolist() == [len(some) for some in plain]
+    assert sums.code_points.tolist() == [len("".join(some)) for some in plain]
+    assert sums.alphabetic.tolist() == [
+        sum(any(map(str.isalpha, token)) for token in some) for some in tokens
+    ]
+    medians = view.median_word_lengths("dolma")
+    for some, median in zip(tokens, medians, strict=True):
+        wanted = statistics.median(map(len, some)) if some else np.nan
+        np.testing.assert_equal(median, wanted)
+    rows = view.line_totals_of("dolma")
+    lines = [text.split("\n") for text in batch]
+    assert rows.lines.tolist() == [len(some) for some in lines]
+    assert rows.bullets.tolist() == [sum(s.startswith(("*", "-")) for s in some) for some in lines]
+    assert rows.ellipses.tolist() == [sum(s.endswith("\u2026") for s in some) for some in lines]
 
 
 @pytest.mark.real

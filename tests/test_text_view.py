@@ -127,7 +127,7 @@ def test_symbols_are_those_of_the_reference(batch: list[str]) -> None:
 @patient
 @given(texts, st.sets(st.sampled_from(["the", "a", "Straße", "σίσυφος", "k", "漢", "カタカナ"])))
 def test_distinct_words_are_those_of_the_reference(batch: list[str], vocabulary: set[str]) -> None:
-    counts = view(*batch).distinct_counts(sorted(vocabulary))
+    counts = view(*batch).vocabulary_counts(sorted(vocabulary))
     assert counts.tolist() == [reference.distinct(text, sorted(vocabulary)) for text in batch]
 
 
@@ -189,7 +189,7 @@ def test_batches_without_text(batch: list[str | None]) -> None:
     assert len(seen) == len(batch)
     assert seen.word_counts().tolist() == seen.byte_counts().tolist() == [0] * len(batch)
     assert len(seen.words.starts) == len(seen.lines.starts) == len(seen.exact_hashes) == 0
-    assert seen.distinct_counts(["the"]).tolist() == [0] * len(batch)
+    assert seen.vocabulary_counts(["the"]).tolist() == [0] * len(batch)
 
 
 @patient
@@ -248,7 +248,7 @@ def test_every_kernel_is_compiled_for_one_signature() -> None:
     for batch in (text, text.slice(1), text.slice(2), text.slice(3), text[:0], odd):
         seen = TextView(batch)
         _ = seen.word_counts(), seen.words, seen.lines, seen.symbol_totals, seen.exact_hashes
-        seen.distinct_counts(["a"])
+        seen.vocabulary_counts(["a"])
         _ = seen.words_of("datatrove"), seen.words_of("dolma")
     everything = [*vars(kernels).values(), *vars(others).values()]
     functions = [f for f in everything if hasattr(f, "signatures")]

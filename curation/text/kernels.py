@@ -25,6 +25,7 @@ from curation.text.characters import (
     KATAKANA,
     LETTER,
     MARK,
+    MARKED,
     NUMBER,
     OTHER,
     PARAGRAPH_LINE,
@@ -36,6 +37,7 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 Table = NDArray[np.uint32]
+Floats = NDArray[np.float64]
 
 CLASS = (1 << CLASS_BITS) - 1
 ELLIPSIS = 0x2026
@@ -242,9 +244,11 @@ def find_tokens(
             start = i
             length = 0
             lettered = False
+            marked = False
             while kind != SPACE:
                 length += 1
                 lettered |= kind >= LETTER
+                marked |= point == 35 or point == ELLIPSIS
                 i += size
                 if i >= end:
                     break
@@ -254,7 +258,7 @@ def find_tokens(
             stops[w] = i
             lengths[w] = length
             hashes[w] = bytes_hash(text, start, i)
-            flags[w] = ALPHABETIC * lettered
+            flags[w] = ALPHABETIC * lettered | MARKED * marked
             w += 1
         counts[d] = w - first
     return w
@@ -269,10 +273,44 @@ def hash_words(data: Bytes, starts: Ints, stops: Ints, table: Table, hashes: Has
 
 
 @kernel
-def count_distinct(
-    offsets: Longs, hashes: Hashes, slots: Hashes, seen: Longs, counts: Longs
+def sum_words(
+    offsets: Longs,
+    lengths: Ints,
+    flags: Bytes,
+    without: int,
+    words: Longs,
+    points: Longs,
+    alphabetic: Longs,
 ) -> None:
-    """Per document: how many different words of a vocabulary it contains (int64).
+    """Per document (int64): words that have none of the flags `without`, their code points in sum,
+    and, of all words, those that are ALPHABETIC."""
+    for d in range(words.size):
+        count = 0
+        total = 0
+        lettered = 0
+        for w in range(offsets[d], offsets[d + 1]):
+            plain = flags[w] & without == 0
+            count += plain
+            total += plain * lengths[w]
+            lettered += flags[w] & ALPHABETIC
+        words[d] = count
+        points[d] = total
+        alphabetic[d] = lettered
+
+
+@kernel
+def median_lengths(offsets: Longs, lengths: Ints, medians: Floats) -> None:
+    """Per document: the median of the lengths of its words, NaN where it has none (float64)."""
+    for d in range(medians.size):
+        own = lengths[offsets[d] : offsets[d + 1]]
+        medians[d] = np.median(own) if own.size else np.nan
+
+
+@kernel
+def count_vocabulary(
+    offsets: Longs, hashes: Hashes, slots: Hashes, distinct: bool, seen: Longs, counts: Longs
+) -> None:
+    """Per document: how many words of a vocabulary it contains, each once if `distinct` (int64).
 
     `slots` (uint64, a power of two, never full) is the vocabulary's open hash table, 0 where empty;
     `seen` (int64, one per slot, -1 at first) holds the last document that contained the word.
@@ -285,7 +323,7 @@ def count_distinct(
             s = value & mask
             while slots[s] != value and slots[s] != 0:
                 s = (s + np.uint64(1)) & mask
-            if slots[s] == value and seen[s] != d:
+            if slots[s] == value and (seen[s] != d or not distinct):
                 seen[s] = d
                 count += 1
         counts[d] = count
@@ -345,6 +383,30 @@ def count_lines(
             count += start < stop
             bullet += flags & BULLET_LINE != 0
             ellipsis += flags & ELLIPSIS_LINE != 0
+        lines[d] = count
+        bullets[d] = bullet
+        ellipses[d] = ellipsis
+
+
+@kernel
+def count_line_marks(
+    data: Bytes, begins: Longs, ends: Longs, lines: Longs, bullets: Longs, ellipses: Longs
+) -> None:
+    """Per document (int64): what lies between newlines, blank or not; that begins with '*' or '-';
+    that ends with U+2026. Nothing is trimmed; an empty document is one line."""
+    text = pointer(data)
+    for d in range(begins.size):
+        start, end = begins[d], ends[d]
+        count, bullet, ellipsis = 0, 0, 0
+        while start <= end:
+            stop = start
+            while stop < end and text[stop] != 10:
+                stop += 1
+            count += 1
+            bullet += start < stop and (text[start] == 42 or text[start] == 45)
+            mark = stop - start >= 3 and text[stop - 3] == 0xE2 and text[stop - 2] == 0x80
+            ellipsis += mark and text[stop - 1] == 0xA6
+            start = stop + 1
         lines[d] = count
         bullets[d] = bullet
         ellipses[d] = ellipsis

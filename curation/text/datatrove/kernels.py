@@ -35,6 +35,7 @@ from curation.text.datatrove import (
     SUFFIX,
     SYMBOL,
     SYMBOLS_ONLY,
+    TERMINAL,
     UPPER,
 )
 from curation.text.kernels import (
@@ -577,3 +578,144 @@ def find_words(
             w = divide(text, start, i, some, classes, cases, room, w, out)
         counts[d] = w - first
     return w
+
+
+@inline
+def line_end(data: Any, i: Any, end: Any) -> Any:
+    """Bytes of the line boundary (`str.splitlines`) at byte `i`, 0 for none."""
+    byte = data[i]
+    if byte == 13:
+        return 2 if i + 1 < end and data[i + 1] == 10 else 1
+    if 10 <= byte <= 12 or 28 <= byte <= 30:
+        return 1
+    if byte == 0xC2 and i + 1 < end and data[i + 1] == 0x85:
+        return 2
+    if byte == 0xE2 and i + 2 < end and data[i + 1] == 0x80 and data[i + 2] & 0xFE == 0xA8:
+        return 3
+    return 0
+
+
+@kernel
+def count_lines(
+    data: Bytes,
+    begins: Longs,
+    ends: Longs,
+    table: Table,
+    lines: Longs,
+    bullets: Longs,
+    ellipses: Longs,
+) -> None:
+    """Per document (int64): lines as `str.splitlines` has them, blank ones too; those that begin
+    with U+2022 or '-' after white space, and that end with an ellipsis before it."""
+    text, classes = pointer(data), pointer(table)
+    for d in range(begins.size):
+        i, end = begins[d], ends[d]
+        count, bullet, ellipsis = 0, 0, 0
+        while i < end:
+            first = np.int64(0)  # the first code point that is not white space
+            dots = 0  # full stops in a row before white space, an ellipsis counting as three
+            gap = False  # white space since
+            size = 0
+            while i < end:
+                size = line_end(text, i, end)
+                if size:
+                    break
+                point, step = decode(text, i, end)
+                i += step
+                if classes[point] & SPACE:
+                    gap = True
+                    continue
+                first = first or point
+                before_it = 0 if gap else dots
+                dots = before_it + 1 if point == 46 else 3 * (point == ELLIPSIS)
+                gap = False
+            i += size
+            count += 1
+            bullet += first == 0x2022 or first == 45
+            ellipsis += dots >= 3
+        lines[d] = count
+        bullets[d] = bullet
+        ellipses[d] = ellipsis
+
+
+@kernel
+def count_line_ends(
+    data: Bytes,
+    begins: Longs,
+    ends: Longs,
+    table: Table,
+    most: int,
+    trimmed: bool,
+    lines: Longs,
+    terminal: Longs,
+    short: Longs,
+    newlines: Longs,
+) -> None:
+    """Per document (int64): lines that are not blank; of them, those that end with a terminal mark,
+    and those of at most `most` code points; newlines. Lines are taken as they are, or `trimmed`."""
+    text, classes = pointer(data), pointer(table)
+    for d in range(begins.size):
+        i, end = begins[d], ends[d]
+        count, ended, few, breaks = 0, 0, 0, 0
+        while i < end:
+            points = 0  # of the line so far
+            first = -1  # of them, before the first that is not white space
+            solid = 0  # up to the last that is not white space
+            last = np.uint32(0)  # bits of the last character, white space only unless `trimmed`
+            while i < end and text[i] != 10:
+                point, size = decode(text, i, end)
+                bits = classes[point]
+                i += size
+                blank = bits & SPACE != 0
+                if not blank:
+                    if first < 0:
+                        first = points
+                    solid = points + 1
+                if not (blank and trimmed):
+                    last = bits
+                points += 1
+            if i < end:
+                breaks += 1
+                i += 1
+            if first >= 0:
+                count += 1
+                ended += last & TERMINAL != 0
+                few += (solid - first if trimmed else points) <= most
+        lines[d] = count
+        terminal[d] = ended
+        short[d] = few
+        newlines[d] = breaks
+
+
+@kernel
+def count_sentences(
+    data: Bytes, offsets: Longs, starts: Ints, stops: Ints, flags: Bytes, counts: Longs
+) -> None:
+    """Per document: the sentences of its lines, from its words (int64).
+
+    In a line, a word that is not punctuation begins one if a mark that ends sentences came before
+    it, and so does white space of more than one space. A newline ends a line, and its sentence.
+    """
+    text = pointer(data)
+    for d in range(counts.size):
+        count = 0
+        seen = False
+        for w in range(offsets[d], offsets[d + 1]):
+            new_line = w == offsets[d]
+            if not new_line:
+                start, stop = stops[w - 1], starts[w]
+                blank = stop - start > 1 or (stop > start and text[start] != 32)
+                for i in range(start, stop):
+                    new_line |= text[i] == 10
+                if seen and blank and not new_line:
+                    count += 1
+                    seen = False
+            if new_line:
+                count += 1
+                seen = False
+            if flags[w] & ENDS_SENTENCE:
+                seen = True
+            elif seen and not flags[w] & PUNCT_ONLY:
+                count += 1
+                seen = False
+        counts[d] = count

@@ -28,6 +28,7 @@ from curation.text.datatrove import (
     SUFFIX,
     SYMBOL,
     SYMBOLS_ONLY,
+    TERMINAL,
     UPPER,
     special_cases,
     table,
@@ -226,3 +227,35 @@ def flags(word: str) -> int:
         | PUNCT_ONLY * bool(every & PUNCT)
         | ENDS_SENTENCE * (len(word) == 1 and bool(every & SENTENCE_END))
     )
+
+
+def line_forms(text: str) -> tuple[int, int, int]:
+    """Lines, those that begin with a bullet, those that end with an ellipsis."""
+    lines = text.splitlines()
+    bullets = sum(line.lstrip().startswith(("\u2022", "-")) for line in lines)
+    ellipses = sum(line.rstrip().endswith(("...", "\u2026")) for line in lines)
+    return len(lines), bullets, ellipses
+
+
+def line_ends(text: str, most: int, trimmed: bool) -> tuple[int, int, int, int]:
+    """Lines that are not blank; those with a terminal mark at the end; short ones; newlines."""
+    lines = [line.strip() if trimmed else line for line in text.split("\n") if line.strip()]
+    ended = sum(bool(bits(line[-1]) & TERMINAL) for line in lines)
+    return len(lines), ended, sum(len(line) <= most for line in lines), text.count("\n")
+
+
+def sentences(text: str) -> int:
+    """The sentences of the stripped lines of a text, each as spaCy's Sentencizer has it."""
+    count = 0
+    for line in text.split("\n"):
+        seen = begun = False
+        for blank, run in groupby(line.strip(), key=str.isspace):
+            space = "".join(run)
+            for word in [""] * (space != " ") if blank else divide(space):
+                form = flags(word) if word else 0
+                if not begun and word:
+                    count, begun = count + 1, True
+                elif seen and not form & (PUNCT_ONLY | ENDS_SENTENCE):
+                    count, seen = count + 1, False
+                seen = seen or bool(form & ENDS_SENTENCE)
+    return count

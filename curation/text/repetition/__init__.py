@@ -20,7 +20,8 @@ same letters ("ab c", "a bc"); here they are not.
 
 `dolma`. Lines are what lies between newlines, blank ones too; all that occur more than once count,
 the first one as well. Characters of words (white-space separated), n-grams that overlap as often as
-they occur, divided by those of all n-grams from 5 words on. No paragraphs.
+they occur, divided by those of all n-grams from 5 words on. Those of lines have white space, and
+are divided by those of words. No paragraphs.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curation.text.characters import table
-from curation.text.view import Definition, TextView, offsets_of
+from curation.text.view import Definition, TextView, offsets_of, share
 
 #: Lengths in words for which the most common n-gram counts, and those for which all duplicates do.
 TOP_NGRAMS = (2, 3, 4)
@@ -141,7 +142,7 @@ def line_shares(view: TextView, definition: Definition) -> Mapping[str, NDArray[
         return {
             "dup_line_fraction": share(lines.every, lines.pieces),
             "dup_paragraph_fraction": none,
-            "dup_line_chars": share(lines.every_chars, view.symbol_totals.code_points),
+            "dup_line_chars": share(lines.every_chars, view.words_of("dolma").code_points()),
             "dup_paragraph_chars": none,
         }
     if definition == "datatrove":
@@ -157,12 +158,6 @@ def line_shares(view: TextView, definition: Definition) -> Mapping[str, NDArray[
         "dup_line_chars": share(lines.chars, line_total),
         "dup_paragraph_chars": share(paragraphs.chars, paragraph_total),
     }
-
-
-def share(part: NDArray[np.int64], whole: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Quotients, NaN where the whole is 0."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(whole > 0, part / whole, np.nan)
 
 
 class _Room:

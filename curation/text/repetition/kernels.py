@@ -277,7 +277,8 @@ def count_ngrams(
     longest document has words, `slots` as `room_for` says.
     """
     values = pointer(hashes)
-    gram, places = pointer(grams), pointer(active)
+    gram, places, table = pointer(grams), pointer(active), pointer(slots)
+    of, times = pointer(seen), pointer(counts)
     for d in range(offsets.size - 1):
         first = offsets[d]
         words = offsets[d + 1] - first
@@ -293,33 +294,24 @@ def count_ngrams(
             if words < n:
                 chars[d, column] = -1
                 continue
-            # The n-grams at those places, and how often each occurs.
-            kept = 0
-            for a in range(some):
-                i = places[a]
-                if i + n <= words:
-                    places[kept] = i
-                    kept += 1
-            some = kept
+            while some > 0 and places[some - 1] + n > words:
+                some -= 1
+            # The n-grams at those places, how often each occurs, and the most common one.
             size = room_for(some)
             slots[:size] = 0
+            best, most = 0, 1
             for a in range(some):
                 i = places[a]
-                gram[i] = chain(gram[i], values[first + i + n - 1])
-                j = place(gram[i], i, gram, 0, pointer(slots), size - 1)
-                seen[i] = j
-                if j == i:
-                    counts[i] = 0
-                counts[j] += 1
+                value = chain(gram[i], values[first + i + n - 1])
+                gram[i] = value
+                j = place(value, i, gram, 0, table, size - 1)
+                of[i] = j
+                count = 1 if j == i else times[j] + 1
+                times[j] = count
+                if count > most or (count == most and j < best):
+                    best, most = j, count
             found = 0
             if n <= TOP:
-                best = 0
-                most = 1
-                for a in range(some):
-                    i = places[a]
-                    if seen[i] == i and counts[i] > most:
-                        best = i
-                        most = counts[i]
                 size_of = n - 1 if counting == DATATROVE else 0
                 for i in range(best, best + n):
                     size_of += lengths[first + i]
@@ -329,7 +321,7 @@ def count_ngrams(
                     free = 0  # the first word that is not counted yet
                     for a in range(some):
                         i = places[a]
-                        if seen[i] == best:
+                        if of[i] == best:
                             for k in range(max(i, free), i + n):
                                 found += lengths[first + k]
                             free = i + n
@@ -345,14 +337,14 @@ def count_ngrams(
                 totals[d, column] = weight
                 for a in range(some):
                     i = places[a]
-                    if counts[seen[i]] > 1:
+                    if times[of[i]] > 1:
                         for k in range(i, i + n):
                             found += lengths[first + k]
             elif counting == ONCE:
                 free = 0
                 for a in range(some):
                     i = places[a]
-                    if counts[seen[i]] > 1:
+                    if times[of[i]] > 1:
                         for k in range(max(i, free), i + n):
                             found += lengths[first + k]
                         free = i + n
@@ -361,25 +353,27 @@ def count_ngrams(
                 free = 0
                 for a in range(some):
                     i = places[a]
-                    if i < free or counts[seen[i]] < 2:
+                    if i < free or times[of[i]] < 2:
                         continue
-                    j = seen[i]
-                    if counts[j] & MET:
+                    j = of[i]
+                    if times[j] & MET:
                         for k in range(i, i + n):
                             found += lengths[first + k]
                         free = i + n
                     else:
-                        counts[j] |= MET
+                        times[j] |= MET
             chars[d, column] = found
             # Where an n-gram occurs twice, and the one that begins a word later: there go on.
             kept = 0
-            for a in range(some - 1):
-                i = places[a]
-                if places[a + 1] == i + 1:
-                    one, other = counts[seen[i]], counts[seen[i + 1]]
-                    if one > 1 and other > 1:
-                        places[kept] = i
-                        kept += 1
+            if some > 0:
+                here = places[0]
+                twice = times[of[here]] > 1
+                for a in range(1, some):
+                    after = places[a]
+                    again = times[of[after]] > 1
+                    places[kept] = here
+                    kept += twice & again & (after == here + 1)
+                    here, twice = after, again
             some = kept
 
 
