@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from curation.document import Documents
-from curation.filters.parameters import Count, Share
+from curation.filters.parameters import ByLanguage, Count, Share
 from curation.stage import Filter, Rule, Signals
 from curation.text import repetition
 from curation.text.view import Definition, share, versions
@@ -40,15 +40,15 @@ class FineWeb(Filter):
 
     words: Definition = "unicode"
     """Whose words and lines."""
-    min_line_punctuation: Share | None = 0.12
+    min_line_punctuation: ByLanguage[Share] = 0.12
     """Share of lines that end with a terminal mark."""
-    max_short_lines: Share | None = 0.67
+    max_short_lines: ByLanguage[Share] = 0.67
     """Share of lines of at most `short_line` characters."""
     short_line: Count = 30
     """Code points."""
-    max_dup_line_chars: Share | None = 0.10
+    max_dup_line_chars: ByLanguage[Share] = 0.10
     """Share of characters that are in lines which occurred before."""
-    max_newline_ratio: Share | None = 0.30
+    max_newline_ratio: ByLanguage[Share] = 0.30
     """Newlines per word."""
 
     def depends(self) -> dict[str, str]:

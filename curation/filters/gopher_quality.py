@@ -12,8 +12,8 @@ import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from curation.document import Documents
-from curation.filters.parameters import Count, Number, Share
-from curation.stage import Filter, Rule, Signals
+from curation.filters.parameters import ByLanguage, Count, Number, Share, refuse_empty_range
+from curation.stage import Filter, Rule, Signals, by_language
 from curation.text import reference
 from curation.text.characters import MARKED
 from curation.text.datatrove import SYMBOLS_ONLY
@@ -67,25 +67,25 @@ class GopherQuality(Filter):
 
     words: Definition = "unicode"
     """Whose words and lines."""
-    min_words: Count | None = 50
+    min_words: ByLanguage[Count] = 50
     """Words."""
-    max_words: Count | None = 100_000
+    max_words: ByLanguage[Count] = 100_000
     """Words."""
-    min_mean_word_length: Number | None = 3.0
+    min_mean_word_length: ByLanguage[Number] = 3.0
     """Code points a word."""
-    max_mean_word_length: Number | None = 10.0
+    max_mean_word_length: ByLanguage[Number] = 10.0
     """Code points a word."""
-    max_hash_ratio: Number | None = 0.1
+    max_hash_ratio: ByLanguage[Number] = 0.1
     """'#' per word."""
-    max_ellipsis_ratio: Number | None = 0.1
+    max_ellipsis_ratio: ByLanguage[Number] = 0.1
     """Ellipses ("..." or U+2026) per word."""
-    max_bullet_lines: Share | None = 0.9
+    max_bullet_lines: ByLanguage[Share] = 0.9
     """Share of lines that begin with a bullet."""
-    max_ellipsis_lines: Share | None = 0.3
+    max_ellipsis_lines: ByLanguage[Share] = 0.3
     """Share of lines that end with an ellipsis."""
-    min_alphabetic_words: Share | None = 0.8
+    min_alphabetic_words: ByLanguage[Share] = 0.8
     """Share of white-space separated tokens with at least one letter."""
-    min_stop_words: Count | None = 2
+    min_stop_words: ByLanguage[Count] = 2
     """Words of `stop_words` that occur."""
     stop_words: Annotated[tuple[str, ...], Field(strict=False)] = STOP_WORDS
     """Words looked for; an empty list switches the rule off."""
@@ -102,18 +102,14 @@ class GopherQuality(Filter):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        for low, high in (
-            ("min_words", "max_words"),
-            ("min_mean_word_length", "max_mean_word_length"),
-        ):
-            least, most = getattr(self, low), getattr(self, high)
-            if least is not None and most is not None and least > most:
-                raise ValueError(f"{low} ({least}) is above {high} ({most}): nothing would be kept")
+        refuse_empty_range(self, "min_words", "max_words")
+        refuse_empty_range(self, "min_mean_word_length", "max_mean_word_length")
         different = len({"".join(map(reference.fold, word)) for word in self.stop_words})
-        least = self.min_stop_words
-        if self.stop_words and self.distinct_stop_words and least is not None and least > different:
+        wanted = [n for n in by_language(self.min_stop_words).values() if n is not None]
+        most = max(wanted, default=0)
+        if self.stop_words and self.distinct_stop_words and most > different:
             raise ValueError(
-                f"min_stop_words ({least}) is more than the {different} different stop_words: "
+                f"min_stop_words ({most}) is more than the {different} different stop_words: "
                 "nothing would be kept"
             )
         return self

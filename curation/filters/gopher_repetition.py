@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from curation.document import Documents
-from curation.filters.parameters import Share
+from curation.filters.parameters import ByLanguage, Share
 from curation.stage import Filter, Rule, Signals
 from curation.text import repetition
 from curation.text.view import Definition, versions
@@ -42,31 +42,31 @@ class GopherRepetition(Filter):
 
     words: Definition = "unicode"
     """Whose words, lines and ways of counting."""
-    max_dup_line_fraction: Share | None = 0.30
+    max_dup_line_fraction: ByLanguage[Share] = 0.30
     """Share of lines."""
-    max_dup_paragraph_fraction: Share | None = 0.30
+    max_dup_paragraph_fraction: ByLanguage[Share] = 0.30
     """Share of paragraphs."""
-    max_dup_line_chars: Share | None = 0.20
+    max_dup_line_chars: ByLanguage[Share] = 0.20
     """Share of characters that are in duplicated lines."""
-    max_dup_paragraph_chars: Share | None = 0.20
+    max_dup_paragraph_chars: ByLanguage[Share] = 0.20
     """Share of characters that are in duplicated paragraphs."""
-    max_top_2_gram: Share | None = 0.20
+    max_top_2_gram: ByLanguage[Share] = 0.20
     """Share of characters that are in the most common pair of words."""
-    max_top_3_gram: Share | None = 0.18
+    max_top_3_gram: ByLanguage[Share] = 0.18
     """Share of characters, three words."""
-    max_top_4_gram: Share | None = 0.16
+    max_top_4_gram: ByLanguage[Share] = 0.16
     """Share of characters, four words."""
-    max_dup_5_gram: Share | None = 0.15
+    max_dup_5_gram: ByLanguage[Share] = 0.15
     """Share of characters that are in duplicated runs of five words."""
-    max_dup_6_gram: Share | None = 0.14
+    max_dup_6_gram: ByLanguage[Share] = 0.14
     """Share of characters, six words."""
-    max_dup_7_gram: Share | None = 0.13
+    max_dup_7_gram: ByLanguage[Share] = 0.13
     """Share of characters, seven words."""
-    max_dup_8_gram: Share | None = 0.12
+    max_dup_8_gram: ByLanguage[Share] = 0.12
     """Share of characters, eight words."""
-    max_dup_9_gram: Share | None = 0.11
+    max_dup_9_gram: ByLanguage[Share] = 0.11
     """Share of characters, nine words."""
-    max_dup_10_gram: Share | None = 0.10
+    max_dup_10_gram: ByLanguage[Share] = 0.10
     """Share of characters, ten words."""
 
     def depends(self) -> dict[str, str]:
