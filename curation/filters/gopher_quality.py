@@ -13,17 +13,18 @@ from pydantic import Field, field_validator, model_validator
 
 from curation.document import Documents
 from curation.filters.parameters import ByLanguage, Count, Number, Share, refuse_empty_range
-from curation.stage import Filter, Rule, Signals, by_language
+from curation.filters.words import WordFilter
+from curation.stage import Rule, Signals, by_language
 from curation.text import reference
 from curation.text.characters import MARKED
 from curation.text.datatrove import SYMBOLS_ONLY
-from curation.text.view import Definition, TextView, share, versions
+from curation.text.view import TextView, share
 
 #: Rae et al. 2021, section A.1.1.
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
 
 
-class GopherQuality(Filter):
+class GopherQuality(WordFilter):
     """Drop documents that do not look like prose (Rae et al. 2021, section A.1.1).
 
     `words` names whose definitions of words and lines are taken:
@@ -51,7 +52,6 @@ class GopherQuality(Filter):
     """
 
     version: ClassVar[int] = 2
-    group: ClassVar[str | None] = "heuristics"
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule("too_few_words", signal="words", below="min_words"),
         Rule("too_many_words", signal="words", above="max_words"),
@@ -65,8 +65,6 @@ class GopherQuality(Filter):
         Rule("few_stop_words", signal="stop_words", below="min_stop_words"),
     )
 
-    words: Definition = "unicode"
-    """Whose words and lines."""
     min_words: ByLanguage[Count] = 50
     """Words."""
     max_words: ByLanguage[Count] = 100_000
@@ -114,16 +112,12 @@ class GopherQuality(Filter):
             )
         return self
 
-    def depends(self) -> dict[str, str]:
-        """The definitions of the text view."""
-        return versions(self.words)
-
     def score(self, docs: Documents) -> Signals:
         """`words`, `stop_words` (int64), the others float64, null where they divide by nothing.
 
         `stop_words` is null when there are none to look for.
         """
-        view, definition = docs.view, self.words
+        view, definition = self.view(docs), self.words
         stop_words: np.ndarray | pa.Array = pa.nulls(len(docs), pa.int64())
         if self.stop_words:  # before the totals of words, which come with the words
             stop_words = view.vocabulary_counts(
