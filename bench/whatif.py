@@ -1,8 +1,8 @@
 """`curation whatif` over a million documents: seconds of the whole command, and its peak memory.
 
-The run directory is made here by the project's own planner, writers and receipts; its texts are not:
-signals are drawn around the thresholds of the rules, so that every rule drops some documents. Forty
-signals of four filters of one group, then an exact dedup that removed every tenth document.
+The run directory is made here by the project's own planner, writers and receipts, without texts:
+signals are drawn so that every rule drops some documents. Forty signals of four filters of one
+group, then an exact dedup that removed every tenth document.
 
 What may live here: this measurement alone: the made-up run and the clock around the command.
 

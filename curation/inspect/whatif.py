@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curation.engine.chain import group
 from curation.engine.plan import Plan, Segment
 from curation.engine.recipe import (
     RecipeError,
@@ -295,22 +294,18 @@ class _Simulation:
                 end(removed & np.asarray(freed), self.fates.number(UNKNOWN, spec.name))
             end(removed, table.old)
         violated: list[np.ndarray] = []
-        for step in group(segment.stages):
-            start = segment.accounts.index(step[0].name)
-            for spec in step:
-                place = segment.accounts.index(spec.name)
-                # Not scored before: it never came as far as this group,
-                end(table.reached < start, self.fates.number(UNKNOWN, spec.name))
-                # or it failed here, which nobody was told, since an earlier rule had dropped it.
-                silent = (table.reached < place) & self._silent(table, segment, spec)
-                end(silent, self.fates.number(UNKNOWN, spec.name))
-                end(table.failed & (table.reached == place), table.old)
-                if isinstance(spec.stage, Editor):
-                    empty = self.fates.number(DROPPED, spec.name, "empty")
-                    end(table.old == empty, empty)
-                for rule in _rules(spec):
-                    violated.append(self._violated(table, spec, rule))
-                    end(violated[-1], self.fates.number(DROPPED, spec.name, rule.name))
+        for place, spec in enumerate(segment.stages, len(segment.removals)):
+            # Without a score, it never came as far as this stage and those of its group; or it
+            # failed here, which nobody was told, since an earlier rule had dropped it.
+            silent = (table.reached < place) & self._silent(table, segment, spec)
+            end(silent, self.fates.number(UNKNOWN, spec.name))
+            end(table.failed & (table.reached == place), table.old)
+            if isinstance(spec.stage, Editor):
+                empty = self.fates.number(DROPPED, spec.name, "empty")
+                end(table.old == empty, empty)
+            for rule in _rules(spec):
+                violated.append(self._violated(table, spec, rule))
+                end(violated[-1], self.fates.number(DROPPED, spec.name, rule.name))
         if violated:
             self._tallies[-1].add(np.stack(violated))
         return fates
