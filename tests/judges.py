@@ -1,15 +1,19 @@
 """Stages that read their scores out of the text: what a document will meet is written in it.
 
-What may live here: stages for tests of thresholds; no tests. A text such as "a=3 b=5 c=1 cut cut x"
-scores 3 with `First`, 5 with `Second` and so on; `Cutter` takes every "cut" out.
+What may live here: stages and documents for tests of thresholds; no tests. A text such as "a=3 b=5
+c=1 cut cut x" scores 3 and 5 with `First` and 1 with `Second`; `Cutter` takes every "cut" out.
 """
 
 from __future__ import annotations
 
+import random
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import ClassVar
 
 import pyarrow as pa
+from kit import write_jsonl
 
 from curation import Filter, Rule
 from curation.document import Documents
@@ -79,3 +83,48 @@ class Alone(Filter):
 
     def score(self, docs: Documents) -> Signals:
         return {"length": [len(text.split()) for text in docs.text.to_pylist()]}
+
+
+class Tagger(Filter):
+    """Fills the language of a document."""
+
+    version: ClassVar[int] = 1
+    rules: ClassVar[tuple[Rule, ...]] = (Rule("short", signal="length", below="least"),)
+    adds: ClassVar[Mapping[str, str]] = {"language": "label"}
+    least: int = 1
+
+    def score(self, docs: Documents) -> Signals:
+        lengths = [len(text.split()) for text in docs.text.to_pylist()]
+        return {"label": ["de" if n % 2 else "en" for n in lengths], "length": lengths}
+
+
+#: Two filters of a group, an edit with a rule, a filter of what it leaves, a dedup, and one more.
+STAGES = (
+    {"judges:First": {"as": "first"}},
+    {"judges:Second": {"as": "second"}},
+    {"judges:Cutter": {"as": "cutter"}},
+    {"judges:Alone": {"as": "alone"}},
+    {"exact_dedup": {}},
+    {"judges:Second": {"as": "last", "least": 1}},
+)
+THRESHOLDS = ("first.least", "first.most", "second.least", "cutter.most", "alone.least")
+
+
+def flags(values: Mapping[str, int | None]) -> list[str]:
+    """Settings as the command line takes them."""
+    return [f"{name}={'null' if value is None else value}" for name, value in values.items()]
+
+
+def write_documents(folder: Path) -> Path:
+    """Three files of documents of every kind: failing, emptied, edited, with the same URL."""
+    dice = random.Random(5)
+    for name in "xyz":
+        texts, urls = [], []
+        for _ in range(60):
+            marks = [f"{letter}={dice.randrange(10)}" for letter in "abc" if dice.random() < 0.9]
+            marks += ["cut"] * dice.choice((0, 0, 0, 1, 2, 3))
+            marks += ["c=!"] * (dice.random() < 0.05) + ["word"] * dice.randrange(3)
+            texts.append(" ".join(marks) if dice.random() < 0.95 else "cut")
+            urls.append(f"https://example.org/{dice.randrange(40)}")
+        write_jsonl(folder / f"{name}.jsonl", texts, urls)
+    return folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from judges import STAGES, THRESHOLDS, flags, write_documents
 from kit import recipe, write_jsonl
 
 from curation import run
@@ -17,32 +17,10 @@ from curation.engine.plan import open_plan
 from curation.engine.recipe import RecipeError
 from curation.inspect import whatif
 
-STAGES = (
-    {"judges:First": {"as": "first"}},
-    {"judges:Second": {"as": "second"}},
-    {"judges:Cutter": {"as": "cutter"}},
-    {"judges:Alone": {"as": "alone"}},
-    {"exact_dedup": {}},
-    {"judges:Second": {"as": "last", "least": 1}},
-)
-THRESHOLDS = ("first.least", "first.most", "second.least", "cutter.most", "alone.least")
-
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three files of documents of every kind: failing, emptied, edited, with the same URL."""
-    folder = tmp_path_factory.mktemp("inputs")
-    dice = random.Random(5)
-    for name in "xyz":
-        texts, urls = [], []
-        for _ in range(60):
-            marks = [f"{letter}={dice.randrange(10)}" for letter in "abc" if dice.random() < 0.9]
-            marks += ["cut"] * dice.choice((0, 0, 0, 1, 2, 3))
-            marks += ["c=!"] * (dice.random() < 0.05) + ["word"] * dice.randrange(3)
-            texts.append(" ".join(marks) if dice.random() < 0.95 else "cut")
-            urls.append(f"https://example.org/{dice.randrange(40)}")
-        write_jsonl(folder / f"{name}.jsonl", texts, urls)
-    return folder
+    return write_documents(tmp_path_factory.mktemp("inputs"))
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +57,7 @@ def simulated(path: Path, changes: list[str]) -> dict[str, tuple[str, str]]:
     }
 
 
-def flags(values: dict[str, int | None]) -> list[str]:
-    return [f"{name}={'null' if value is None else value}" for name, value in values.items()]
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.dictionaries(st.sampled_from(THRESHOLDS), st.none() | st.integers(0, 10), min_size=1),
 )

@@ -27,6 +27,12 @@ TEXT_SCHEMA = pa.schema(
     metadata={"gristmill.schema": "text/1"},
 )
 
+#: Texts as they were before the first edit, of the documents that an edit has changed.
+ORIGINALS_SCHEMA = pa.schema(
+    [("row", pa.int64()), ("text", pa.large_string())],
+    metadata={"gristmill.schema": "originals/1"},
+)
+
 _SIGNALS_HEAD = [
     ("unit", pa.int32()),  # ordinal of the input in run.json
     ("row", pa.int64()),  # ordinal of the document in its unit
