@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from curation.filters.parameters import MAPPING, SINGLE
+from curation.filters.parameters import LIST, MAPPING, SINGLE
 from curation.read import common_crawl
 from curation.stage import (
     RAISED,
@@ -522,8 +522,8 @@ def _explain(model: type[BaseModel], error: ValidationError, prefix: str) -> str
     return f"{where.rstrip('.')}: {message} (got {fault['input']!r})"
 
 
-#: Steps of pydantic's locations that are no keys: the forms of `ByLanguage`.
-UNSAID = (SINGLE, MAPPING, "[key]")
+#: Steps of pydantic's locations that are no keys: the forms of parameters.
+UNSAID = (SINGLE, LIST, MAPPING, "[key]")
 
 INPUTS = (WarcInput, WetInput, JsonlInput, ParquetInput, TextInput, CommonCrawlInput)
 
