@@ -134,6 +134,11 @@ class Stage(BaseModel):
         """What else decides the output: versions of native libraries, digests of models, lists."""
         return {}
 
+    def english(self, language: str) -> tuple[str, str] | None:
+        """What of the stage's rules is made for English, where it would judge documents in another
+        language (BCP-47), and what to set instead; else None."""
+        return None
+
     def memory(self) -> int:
         """Bytes that the stage takes besides the documents: its model, its child process."""
         return 0

@@ -23,7 +23,7 @@ from curation.filters.parameters import (
     refuse_empty_range,
 )
 from curation.filters.stop_words import STOPWORDSISO
-from curation.stage import Filter, Rule, Signals, by_language
+from curation.stage import Filter, Rule, Signals, by_language, for_language
 from curation.text import reference
 from curation.text.characters import MARKED
 from curation.text.datatrove import SYMBOLS_ONLY
@@ -135,6 +135,12 @@ class GopherQuality(Filter):
         """The definitions of the text view, and the lists of stop words."""
         lists = {STOPWORDSISO: stop_words.version()} if self.stop_words == STOPWORDSISO else {}
         return versions(self.words) | lists
+
+    def english(self, language: str) -> tuple[str, str] | None:
+        """The default stop words."""
+        if self.stop_words != STOP_WORDS or for_language(self.min_stop_words, language) is None:
+            return None
+        return "English stop words", "set stop_words: stopwordsiso, or min_stop_words: null"
 
     def score(self, docs: Documents) -> Signals:
         """`words`, `stop_words` (int64), the others float64, null where they divide by nothing.
