@@ -23,17 +23,18 @@ from curation.filters.parameters import (
     refuse_empty_range,
 )
 from curation.filters.stop_words import STOPWORDSISO
-from curation.stage import Filter, Rule, Signals, by_language, for_language
+from curation.filters.words import WordFilter
+from curation.stage import Rule, Signals, by_language, for_language
 from curation.text import reference
 from curation.text.characters import MARKED
 from curation.text.datatrove import SYMBOLS_ONLY
-from curation.text.view import Definition, TextView, share, versions
+from curation.text.view import TextView, share
 
 #: Rae et al. 2021, section A.1.1.
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
 
 
-class GopherQuality(Filter):
+class GopherQuality(WordFilter):
     """Drop documents that do not look like prose (Rae et al. 2021, section A.1.1).
 
     `words` names whose definitions of words and lines are taken:
@@ -62,7 +63,6 @@ class GopherQuality(Filter):
     """
 
     version: ClassVar[int] = 2
-    group: ClassVar[str | None] = "heuristics"
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule("too_few_words", signal="words", below="min_words"),
         Rule("too_many_words", signal="words", above="max_words"),
@@ -76,8 +76,6 @@ class GopherQuality(Filter):
         Rule("few_stop_words", signal="stop_words", below="min_stop_words"),
     )
 
-    words: Definition = "unicode"
-    """Whose words and lines."""
     min_words: ByLanguage[Count] = 50
     """Words."""
     max_words: ByLanguage[Count] = 100_000
@@ -134,7 +132,7 @@ class GopherQuality(Filter):
     def depends(self) -> dict[str, str]:
         """The definitions of the text view, and the lists of stop words."""
         lists = {STOPWORDSISO: stop_words.version()} if self.stop_words == STOPWORDSISO else {}
-        return versions(self.words) | lists
+        return super().depends() | lists
 
     def english(self, language: str) -> tuple[str, str] | None:
         """The default stop words."""
@@ -147,8 +145,8 @@ class GopherQuality(Filter):
 
         `stop_words` is null where there are none to look for.
         """
-        view, definition = docs.view, self.words
-        counts = self._stop_word_counts(docs)  # before the totals of words, which come with them
+        view, definition = self.view(docs), self.words
+        counts = self._stop_word_counts(docs, view)  # before the totals of words: with the words
         lines = view.line_totals_of(definition)
         return {
             **getattr(self, f"_of_{definition}")(view),
@@ -157,24 +155,24 @@ class GopherQuality(Filter):
             "stop_words": counts,
         }
 
-    def _stop_word_counts(self, docs: Documents) -> np.ndarray | pa.Array:
+    def _stop_word_counts(self, docs: Documents, view: TextView) -> np.ndarray | pa.Array:
         """Stop words in each document, of its own language where that has a list; else null."""
         if not isinstance(self.stop_words, str):
             if not self.stop_words:
                 return pa.nulls(len(docs), pa.int64())
-            return self._occurrences(docs, self.stop_words)
+            return self._occurrences(view, self.stop_words)
         counts, scored = np.zeros(len(docs), np.int64), np.zeros(len(docs), bool)
         languages = np.array(docs["language"].to_pylist(), object)
         for language in sorted(set(languages) - {None}):
             if vocabulary := stop_words.of_language(language):
                 at = np.flatnonzero(languages == language)
-                counts[at], scored[at] = self._occurrences(docs, vocabulary, at), True
+                counts[at], scored[at] = self._occurrences(view, vocabulary, at), True
         return pa.array(counts, mask=~scored)
 
     def _occurrences(
-        self, docs: Documents, vocabulary: tuple[str, ...], at: np.ndarray | None = None
+        self, view: TextView, vocabulary: tuple[str, ...], at: np.ndarray | None = None
     ) -> np.ndarray:
-        return docs.view.vocabulary_counts(vocabulary, self.words, self.distinct_stop_words, at)
+        return view.vocabulary_counts(vocabulary, self.words, self.distinct_stop_words, at)
 
     def _of_unicode(self, view: TextView) -> Signals:
         words, symbols, tokens = view.word_totals, view.mark_totals, view.token_totals

@@ -9,12 +9,12 @@ from typing import ClassVar
 
 from curation.document import Documents
 from curation.filters.parameters import ByLanguage, Share
-from curation.stage import Filter, Rule, Signals
+from curation.filters.words import WordFilter
+from curation.stage import Rule, Signals
 from curation.text import repetition
-from curation.text.view import Definition, versions
 
 
-class GopherRepetition(Filter):
+class GopherRepetition(WordFilter):
     """Drop documents that repeat themselves (Rae et al. 2021, section A.1.1 and Table A1).
 
     Each parameter is the largest share that is kept. What counts as a duplicate, and what its
@@ -27,7 +27,6 @@ class GopherRepetition(Filter):
     """
 
     version: ClassVar[int] = 1
-    group: ClassVar[str | None] = "heuristics"
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule("dup_paragraphs", "dup_paragraph_fraction", above="max_dup_paragraph_fraction"),
         Rule("dup_paragraph_chars", "dup_paragraph_chars", above="max_dup_paragraph_chars"),
@@ -40,8 +39,6 @@ class GopherRepetition(Filter):
         ),
     )
 
-    words: Definition = "unicode"
-    """Whose words, lines and ways of counting."""
     max_dup_line_fraction: ByLanguage[Share] = 0.30
     """Share of lines."""
     max_dup_paragraph_fraction: ByLanguage[Share] = 0.30
@@ -69,13 +66,10 @@ class GopherRepetition(Filter):
     max_dup_10_gram: ByLanguage[Share] = 0.10
     """Share of characters, ten words."""
 
-    def depends(self) -> dict[str, str]:
-        """The definitions of the text view."""
-        return versions(self.words)
-
     def score(self, docs: Documents) -> Signals:
         """One share (float64) per parameter, named as it is without `max_`."""
-        shares = repetition.ngram_shares(docs.view, self.words)
+        view = self.view(docs)
+        shares = repetition.ngram_shares(view, self.words)
         top = {f"top_{n}_gram": shares[n] for n in repetition.TOP_NGRAMS}
         duplicated = {f"dup_{n}_gram": shares[n] for n in repetition.DUPLICATED_NGRAMS}
-        return {**repetition.line_shares(docs.view, self.words), **top, **duplicated}
+        return {**repetition.line_shares(view, self.words), **top, **duplicated}

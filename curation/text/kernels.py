@@ -29,6 +29,7 @@ from curation.text.characters import (
     NUMBER,
     OTHER,
     PARAGRAPH_LINE,
+    SINGLE,
     SPACE,
 )
 
@@ -38,6 +39,7 @@ Longs = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 Table = NDArray[np.uint32]
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 CLASS = (1 << CLASS_BITS) - 1
 ELLIPSIS = 0x2026
@@ -268,11 +270,22 @@ def find_tokens(
 
 
 @kernel
-def hash_words(data: Bytes, starts: Ints, stops: Ints, table: Table, hashes: Hashes) -> None:
-    """Per word: its exact hash (uint64)."""
+def hash_words(
+    data: Bytes, starts: Ints, stops: Ints, table: Table, folded: bool, hashes: Hashes
+) -> None:
+    """Per word: its hash (uint64), exact or after case folding."""
     text, classes = pointer(data), pointer(table)
     for w in range(starts.size):
-        hashes[w] = word_hash(text, starts[w], stops[w], classes, False)
+        hashes[w] = word_hash(text, starts[w], stops[w], classes, folded)
+
+
+@kernel
+def begins_single(data: Bytes, starts: Ints, table: Table, single: Bools) -> None:
+    """Per word: whether it begins with a letter that is a word of its own (bool)."""
+    text, classes = pointer(data), pointer(table)
+    for w in range(starts.size):
+        point, _ = decode(text, starts[w], data.size)
+        single[w] = classes[point] & CLASS == SINGLE
 
 
 @kernel

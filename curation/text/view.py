@@ -272,6 +272,16 @@ class TextView:
             return self.words
         return self._datatrove_words if definition == "datatrove" else self._tokens
 
+    def segmented(self, names: tuple[str | None, ...]) -> TextView:
+        """The same texts with the words of a segmenter (`curation.text.segmenters`) or None for
+        each document; made once for the same names."""
+        from curation.text import segmenters
+
+        known: dict[tuple[str | None, ...], TextView] = self.__dict__.setdefault("_segmented", {})
+        if names not in known:
+            known[names] = segmenters.segmented(self, names)
+        return known[names]
+
     @cached_property
     def _datatrove_words(self) -> Words:
         from curation.text import datatrove
@@ -314,7 +324,7 @@ class TextView:
         """The hash of each of `words` as it is written, upper and lower case apart."""
         words = self.words
         hashes = np.empty(len(words.starts), np.uint64)
-        _kernels().hash_words(self.data, words.starts, words.stops, table(), hashes)
+        _kernels().hash_words(self.data, words.starts, words.stops, table(), False, hashes)
         return hashes
 
     def vocabulary_counts(
