@@ -336,6 +336,10 @@ def _fill_in_table(raw: dict[str, Any]) -> thresholds.Table | None:
         table = thresholds.read(name)
     except ValueError as error:
         raise RecipeError(f"thresholds: {error}") from None
+    for kind in table.stages:
+        if ":" not in kind and kind not in STAGES:
+            hint = nearest(kind, STAGES)
+            raise RecipeError(f"thresholds: {name}: no stage is called {kind!r}{hint}")
     entries = raw.get("stages")
     used = False
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
@@ -394,21 +398,20 @@ def _english_rules(stages: Sequence[StageSpec]) -> Iterator[str]:
 
 
 def _languages_are_known(stages: Sequence[StageSpec], encoded: bool) -> None:
-    """Refuses thresholds by language where a document's language is not known (yet)."""
+    """Refuses what is said by language where a document's language is not known (yet)."""
     for place, spec in enumerate(stages):
-        names = [rule.parameter for rule in rules_of(spec.stage) if rule.parameter]
-        mapped = [name for name in names if isinstance(getattr(spec.stage, name), Mapping)]
-        if not mapped:
+        needing = spec.stage.needs_language()
+        if not needing:
             continue
         finds = [i for i, s in enumerate(stages) if "language" in getattr(s.stage, "adds", ())]
         if finds and finds[-1] > place:
             raise RecipeError(
-                f"{spec.name}.{mapped[0]}: thresholds by language, before the stage "
+                f"{spec.name}.{needing[0]}: by language, before the stage "
                 f"{stages[finds[-1]].name}, which finds the language; put it after"
             )
         if encoded and not finds:
             raise RecipeError(
-                f"{spec.name}.{mapped[0]}: thresholds by language, and no document has one: "
+                f"{spec.name}.{needing[0]}: by language, and no document has one: "
                 "put the stage `language` before it"
             )
 

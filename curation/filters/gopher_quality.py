@@ -134,6 +134,11 @@ class GopherQuality(WordFilter):
         lists = {STOPWORDSISO: stop_words.version()} if self.stop_words == STOPWORDSISO else {}
         return super().depends() | lists
 
+    def needs_language(self) -> list[str]:
+        """Thresholds and segmenters by language, and the stop words of each language."""
+        own = ["stop_words"] if self.stop_words == STOPWORDSISO else []
+        return super().needs_language() + own
+
     def english(self, language: str) -> tuple[str, str] | None:
         """The default stop words."""
         if self.stop_words != STOP_WORDS or for_language(self.min_stop_words, language) is None:
