@@ -108,16 +108,22 @@ def may_be_special(data: Any, start: Any, stop: Any, cases: Any) -> Any:
     return lengths >> np.uint64(size) & np.uint64(1) != 0
 
 
+@part
+def look_up(data: Any, start: Any, stop: Any, cases: Any) -> Any:
+    """As `special`, in the table itself."""
+    s = find(bytes_hash(data, start, stop), cases)
+    return np.int64(cases.pieces[s]) if s >= 0 else np.int64(-1)
+
+
 @inline
 def special(data: Any, start: Any, stop: Any, cases: Any) -> Any:
     """The entry in `pieces` of the special case at bytes [start, stop), or -1."""
     if not may_be_special(data, start, stop, cases):
         return np.int64(-1)
-    s = find(bytes_hash(data, start, stop), cases)
-    return np.int64(cases.pieces[s]) if s >= 0 else np.int64(-1)
+    return look_up(data, start, stop, cases)
 
 
-@part
+@inline
 def prefix_size(data: Any, start: Any, stop: Any, table: Any) -> Any:
     """Bytes that are cut off the front, 0 for none."""
     point, size = decode(data, start, stop)
@@ -163,7 +169,7 @@ def stop_size(data: Any, start: Any, stop: Any, table: Any) -> Any:
     return 0
 
 
-@part
+@inline
 def suffix_size(data: Any, start: Any, stop: Any, some: Any, table: Any, cases: Any) -> Any:
     """Bytes that are cut off the end, 0 for none: the longest that fits."""
     if start >= stop:
@@ -198,7 +204,7 @@ def suffix_size(data: Any, start: Any, stop: Any, some: Any, table: Any, cases: 
     return most
 
 
-@part
+@inline
 def infix_end(data: Any, start: Any, i: Any, stop: Any, table: Any) -> Any:
     """Where the mark that divides the word at byte `i` ends; `i` where none does."""
     point, size = decode(data, i, stop)
@@ -292,7 +298,7 @@ def is_host(data: Any, i: Any, stop: Any, table: Any) -> Any:
     return i >= stop or data[i] == 47 or data[i] == 63 or data[i] == 35
 
 
-@part
+@inline
 def is_url(data: Any, start: Any, stop: Any, table: Any) -> Any:
     """Whether the word is an address: `[scheme://][user@]host[:port][/path]`."""
     dots = False
@@ -460,7 +466,7 @@ def divide(
     return w
 
 
-@part
+@inline
 def join_cases(
     data: Any,
     first: Any,
