@@ -59,6 +59,8 @@ def plan(
         raise RecipeError("limit: at least 1 is wanted")
     with contextlib.redirect_stdout(sys.stderr):  # what a user's module prints is no result
         resolved = load(recipe, [str(path) for path in inputs], settings)
+        for warning in resolved.warnings:
+            print(f"curation: {warning}", file=sys.stderr)
         return build(resolved, None if output is None else Path(output), limit)
 
 

@@ -134,6 +134,17 @@ class Stage(BaseModel):
         """What else decides the output: versions of native libraries, digests of models, lists."""
         return {}
 
+    def needs_language(self) -> list[str]:
+        """Names of the parameters that mean something else for each language: by default the
+        thresholds that are mappings."""
+        names = [rule.parameter for rule in rules_of(self) if rule.parameter]
+        return [name for name in names if isinstance(getattr(self, name), Mapping)]
+
+    def english(self, language: str) -> tuple[str, str] | None:
+        """What of the stage's rules is made for English, where it would judge documents in another
+        language (BCP-47), and what to set instead; else None."""
+        return None
+
     def memory(self) -> int:
         """Bytes that the stage takes besides the documents: its model, its child process."""
         return 0

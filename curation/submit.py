@@ -135,6 +135,8 @@ def prepare(
                 for path in given.paths
             ]
             found = load(recipe, paths, settings)
+    for warning in found.warnings:
+        print(f"curation: {warning}", file=sys.stderr)
     options = ["--limit", str(limit)] if limit is not None else []
     options += ["--base", absolute(base)] if base is not None else []
     return Submission(found, output, tuple(options), SAMPLE in inputs)

@@ -11,7 +11,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -20,9 +20,12 @@ from typing import Annotated, Any, ClassVar, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from curation.filters.parameters import MAPPING, SINGLE
+from curation.filters import thresholds
+from curation.filters.language import LID_176, Language
+from curation.filters.parameters import LIST, MAPPING, SINGLE
 from curation.read import common_crawl
 from curation.stage import (
+    OTHER,
     RAISED,
     Editor,
     Filter,
@@ -219,6 +222,7 @@ class RecipeModel(_Model):
     store: Literal["all", "kept"] = "all"  # whose text is kept, to look at and to re-tune
     failure_ceiling: float = Field(default=0.02, ge=0, le=1)  # share of failed documents or units
     input: Input
+    thresholds: str | None = None  # by language: the name of a table, or the path of your own
     stages: tuple[Any, ...] = ()
     output: OutputModel = OutputModel()
 
@@ -246,12 +250,14 @@ class Recipe:
 
     settings: RecipeModel
     stages: tuple[StageSpec, ...]
+    warnings: tuple[str, ...] = ()  # one line each, for whoever starts it
 
     def resolved(self) -> dict[str, Any]:
         """The recipe with every default filled in, less its input paths: the listing is frozen
         beside it, and its order or wording on the command line must not matter."""
         plain = self.settings.model_dump(mode="json")
         plain["input"].pop("paths", None)
+        del plain["thresholds"]  # they are in the stages
         plain["stages"] = [
             {spec.type: {**spec.parameters(), "as": spec.name}} for spec in self.stages
         ]
@@ -270,7 +276,12 @@ def load(
     stage. Raises RecipeError.
     """
     raw = _read(source)
-    for setting in settings:
+    settings = sorted(settings, key=lambda setting: not _names_table(setting))  # that comes first
+    naming = sum(map(_names_table, settings))
+    for setting in settings[:naming]:
+        _set(raw, setting)
+    table = _fill_in_table(raw)
+    for setting in settings[naming:]:
         _set(raw, setting)
     if inputs:
         section = raw.setdefault("input", {})
@@ -303,25 +314,104 @@ def load(
                     "put it after (a stage that reads no text says `needs_text = False`)"
                 )
     _languages_are_known(stages, encoded)
-    return Recipe(model, stages)
+    return Recipe(model, stages, (*_foreign_scores(stages, table), *_english_rules(stages)))
+
+
+def _names_table(setting: str) -> bool:
+    return setting.partition("=")[0] == "thresholds"
+
+
+def _fill_in_table(raw: dict[str, Any]) -> thresholds.Table | None:
+    """Writes the thresholds of the table that a recipe names into its stages, and returns it.
+
+    What the recipe itself says of a parameter, or of a language of it, is stronger. Languages
+    without a threshold in the table have the stage's default.
+    """
+    name = raw.pop("thresholds", None)
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise RecipeError(f"thresholds: the name or path of a table is wanted (got {name!r})")
+    try:
+        table = thresholds.read(name)
+    except ValueError as error:
+        raise RecipeError(f"thresholds: {error}") from None
+    for kind in table.stages:
+        if ":" not in kind and kind not in STAGES:
+            hint = nearest(kind, STAGES)
+            raise RecipeError(f"thresholds: {name}: no stage is called {kind!r}{hint}")
+    entries = raw.get("stages")
+    used = False
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        kind, given = _entry(entry)
+        if kind not in table.stages:
+            continue
+        used = True
+        stage = _class(index, kind)
+        known = [rule.parameter for rule in rules_of(stage) if rule.parameter]
+        filled: dict[str, Any] = {}
+        for parameter, rows in table.stages[kind].items():
+            if parameter not in known:
+                hint = nearest(parameter, known)
+                raise RecipeError(f"thresholds: {name}: {kind}.{parameter}: no threshold{hint}")
+            filled[parameter] = {OTHER: stage.model_fields[parameter].default, **rows}
+        _validate(stage, filled, f"thresholds: {name}: {kind}.")
+        own = _replace(raw, entry)
+        for parameter, rows in filled.items():
+            said = given.get(parameter, {})
+            own[parameter] = {**rows, **said} if isinstance(said, dict) else said
+    if not used:
+        raise RecipeError(
+            f"thresholds: {name} is about {', '.join(table.stages)}; the recipe has none of these"
+        )
+    return table
+
+
+def _foreign_scores(stages: Sequence[StageSpec], table: thresholds.Table | None) -> Iterator[str]:
+    """Warnings of cut-offs that were found with the scores of another language model."""
+    for spec in stages:
+        language = spec.stage
+        if not isinstance(language, Language) or table is None or table.scores_of is None:
+            continue
+        if language.model == LID_176 and isinstance(language.min_score, Mapping):
+            yield (
+                f"{spec.name}.min_score: the thresholds {table.name} are for scores of "
+                f"{table.scores_of}, and the model is {language.model}: set min_score or model"
+            )
+
+
+def _english_rules(stages: Sequence[StageSpec]) -> Iterator[str]:
+    """Warnings of English rules that judge other languages which the stage `language` keeps."""
+    finder: StageSpec | None = None
+    for spec in stages:
+        if isinstance(spec.stage, Language):
+            finder = spec
+        if finder is None:
+            continue
+        assert isinstance(finder.stage, Language)
+        others = [tag for tag in finder.stage.keep or ["und"] if tag.split("-")[0] != "en"]
+        judged = {tag: found for tag in others if (found := spec.stage.english(tag))}
+        if judged:
+            what, instead = next(iter(judged.values()))
+            kept = ", ".join(judged) if finder.stage.keep else "every language"
+            yield f"{spec.name}: {what}, but `{finder.name}` keeps {kept}: {instead}"
 
 
 def _languages_are_known(stages: Sequence[StageSpec], encoded: bool) -> None:
-    """Refuses thresholds by language where a document's language is not known (yet)."""
+    """Refuses what is said by language where a document's language is not known (yet)."""
     for place, spec in enumerate(stages):
-        names = [rule.parameter for rule in rules_of(spec.stage) if rule.parameter]
-        mapped = [name for name in names if isinstance(getattr(spec.stage, name), Mapping)]
-        if not mapped:
+        needing = spec.stage.needs_language()
+        if not needing:
             continue
         finds = [i for i, s in enumerate(stages) if "language" in getattr(s.stage, "adds", ())]
         if finds and finds[-1] > place:
             raise RecipeError(
-                f"{spec.name}.{mapped[0]}: thresholds by language, before the stage "
+                f"{spec.name}.{needing[0]}: by language, before the stage "
                 f"{stages[finds[-1]].name}, which finds the language; put it after"
             )
         if encoded and not finds:
             raise RecipeError(
-                f"{spec.name}.{mapped[0]}: thresholds by language, and no document has one: "
+                f"{spec.name}.{needing[0]}: by language, and no document has one: "
                 "put the stage `language` before it"
             )
 
@@ -522,8 +612,8 @@ def _explain(model: type[BaseModel], error: ValidationError, prefix: str) -> str
     return f"{where.rstrip('.')}: {message} (got {fault['input']!r})"
 
 
-#: Steps of pydantic's locations that are no keys: the forms of `ByLanguage`.
-UNSAID = (SINGLE, MAPPING, "[key]")
+#: Steps of pydantic's locations that are no keys: the forms of parameters.
+UNSAID = (SINGLE, LIST, MAPPING, "[key]")
 
 INPUTS = (WarcInput, WetInput, JsonlInput, ParquetInput, TextInput, CommonCrawlInput)
 

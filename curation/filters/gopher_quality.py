@@ -5,16 +5,26 @@ What may live here: the filter `gopher_quality` and its word list.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from curation.document import Documents
-from curation.filters.parameters import ByLanguage, Count, Number, Share, refuse_empty_range
+from curation.filters import stop_words
+from curation.filters.parameters import (
+    LIST,
+    SINGLE,
+    ByLanguage,
+    Count,
+    Number,
+    Share,
+    refuse_empty_range,
+)
+from curation.filters.stop_words import STOPWORDSISO
 from curation.filters.words import WordFilter
-from curation.stage import Rule, Signals, by_language
+from curation.stage import Rule, Signals, by_language, for_language
 from curation.text import reference
 from curation.text.characters import MARKED
 from curation.text.datatrove import SYMBOLS_ONLY
@@ -45,7 +55,8 @@ class GopherQuality(WordFilter):
     '#' and ellipses are counted as in datatrove and RedPajama v2: every '#'; every U+2026 and every
     "..." without overlap ("...." is one, "......" two). Different stop words count, as the paper
     has it ("at least two of the following"); Dolma and DCLM's configuration count occurrences
-    (`distinct_stop_words: false`).
+    (`distinct_stop_words: false`). With `stop_words: stopwordsiso` a document is held against the
+    list of its language; where there is none, it is not scored (`curation.filters.stop_words`).
 
     A threshold that equals the signal keeps; None switches a rule off. Shares of nothing (no words,
     tokens or lines) are null.
@@ -85,15 +96,19 @@ class GopherQuality(WordFilter):
     """Share of white-space separated tokens with at least one letter."""
     min_stop_words: ByLanguage[Count] = 2
     """Words of `stop_words` that occur."""
-    stop_words: Annotated[tuple[str, ...], Field(strict=False)] = STOP_WORDS
-    """Words looked for; an empty list switches the rule off."""
+    stop_words: Annotated[
+        Annotated[tuple[str, ...], Field(strict=False), Tag(LIST)]
+        | Annotated[Literal["stopwordsiso"], Tag(SINGLE)],
+        Discriminator(lambda value: SINGLE if isinstance(value, str) else LIST),
+    ] = STOP_WORDS
+    """Words looked for, empty: none; or stopwordsiso: a list for each language."""
     distinct_stop_words: bool = True
     """Whether different stop words count, or all occurrences."""
 
     @field_validator("stop_words")
     @classmethod
-    def _single_words(cls, stop_words: tuple[str, ...]) -> tuple[str, ...]:
-        for entry in stop_words:
+    def _single_words(cls, stop_words: tuple[str, ...] | str) -> tuple[str, ...] | str:
+        for entry in () if isinstance(stop_words, str) else stop_words:
             if [word.text for word in reference.words(entry)] != [entry]:
                 raise ValueError(f"{entry!r} is not a single word")
         return stop_words
@@ -102,6 +117,8 @@ class GopherQuality(WordFilter):
     def _possible(self) -> Self:
         refuse_empty_range(self, "min_words", "max_words")
         refuse_empty_range(self, "min_mean_word_length", "max_mean_word_length")
+        if isinstance(self.stop_words, str):
+            return self
         different = len({"".join(map(reference.fold, word)) for word in self.stop_words})
         wanted = [n for n in by_language(self.min_stop_words).values() if n is not None]
         most = max(wanted, default=0)
@@ -112,24 +129,55 @@ class GopherQuality(WordFilter):
             )
         return self
 
+    def depends(self) -> dict[str, str]:
+        """The definitions of the text view, and the lists of stop words."""
+        lists = {STOPWORDSISO: stop_words.version()} if self.stop_words == STOPWORDSISO else {}
+        return super().depends() | lists
+
+    def needs_language(self) -> list[str]:
+        """Thresholds and segmenters by language, and the stop words of each language."""
+        own = ["stop_words"] if self.stop_words == STOPWORDSISO else []
+        return super().needs_language() + own
+
+    def english(self, language: str) -> tuple[str, str] | None:
+        """The default stop words."""
+        if self.stop_words != STOP_WORDS or for_language(self.min_stop_words, language) is None:
+            return None
+        return "English stop words", "set stop_words: stopwordsiso, or min_stop_words: null"
+
     def score(self, docs: Documents) -> Signals:
         """`words`, `stop_words` (int64), the others float64, null where they divide by nothing.
 
-        `stop_words` is null when there are none to look for.
+        `stop_words` is null where there are none to look for.
         """
         view, definition = self.view(docs), self.words
-        stop_words: np.ndarray | pa.Array = pa.nulls(len(docs), pa.int64())
-        if self.stop_words:  # before the totals of words, which come with the words
-            stop_words = view.vocabulary_counts(
-                self.stop_words, definition, self.distinct_stop_words
-            )
+        counts = self._stop_word_counts(docs, view)  # before the totals of words: with the words
         lines = view.line_totals_of(definition)
         return {
             **getattr(self, f"_of_{definition}")(view),
             "bullet_lines": share(lines.bullets, lines.lines),
             "ellipsis_lines": share(lines.ellipses, lines.lines),
-            "stop_words": stop_words,
+            "stop_words": counts,
         }
+
+    def _stop_word_counts(self, docs: Documents, view: TextView) -> np.ndarray | pa.Array:
+        """Stop words in each document, of its own language where that has a list; else null."""
+        if not isinstance(self.stop_words, str):
+            if not self.stop_words:
+                return pa.nulls(len(docs), pa.int64())
+            return self._occurrences(view, self.stop_words)
+        counts, scored = np.zeros(len(docs), np.int64), np.zeros(len(docs), bool)
+        languages = np.array(docs["language"].to_pylist(), object)
+        for language in sorted(set(languages) - {None}):
+            if vocabulary := stop_words.of_language(language):
+                at = np.flatnonzero(languages == language)
+                counts[at], scored[at] = self._occurrences(view, vocabulary, at), True
+        return pa.array(counts, mask=~scored)
+
+    def _occurrences(
+        self, view: TextView, vocabulary: tuple[str, ...], at: np.ndarray | None = None
+    ) -> np.ndarray:
+        return view.vocabulary_counts(vocabulary, self.words, self.distinct_stop_words, at)
 
     def _of_unicode(self, view: TextView) -> Signals:
         words, symbols, tokens = view.word_totals, view.mark_totals, view.token_totals

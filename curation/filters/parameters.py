@@ -20,8 +20,8 @@ Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-#: The forms of `ByLanguage`, as pydantic names them in errors.
-SINGLE, MAPPING = "<single>", "<mapping>"
+#: Forms of a parameter that may be one thing or another, as pydantic names them in errors.
+SINGLE, LIST, MAPPING = "<single>", "<list>", "<mapping>"
 
 
 def _tag(key: str) -> str:

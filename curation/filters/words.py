@@ -5,6 +5,7 @@ What may live here: `WordFilter`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, model_validator
@@ -38,6 +39,11 @@ class WordFilter(Filter):
         names = {name for name in by_language(self.segmenter).values() if name is not None}
         own = {f"segmenter {name}": segmenters.version(name) for name in names}
         return {**versions(self.words), **own}
+
+    def needs_language(self) -> list[str]:
+        """Thresholds by language, and segmenters by language."""
+        own = ["segmenter"] if isinstance(self.segmenter, Mapping) else []
+        return super().needs_language() + own
 
     def view(self, docs: Documents) -> TextView:
         """The text view of a batch, with the words of the segmenter where there is one."""

@@ -328,18 +328,27 @@ class TextView:
         return hashes
 
     def vocabulary_counts(
-        self, vocabulary: Sequence[str], definition: Definition = "unicode", distinct: bool = True
+        self,
+        vocabulary: Sequence[str],
+        definition: Definition = "unicode",
+        distinct: bool = True,
+        documents: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
         """How many words of `vocabulary` each document contains: each once, or as often as it is.
+        Where `documents` are given (by number), of these alone.
 
         By `unicode` regardless of case, and each entry must be one word (`reference.words`); by the
         others as it is written.
         """
         slots = _vocabulary(tuple(vocabulary), definition == "unicode")
         seen = np.full(len(slots), -1, np.int64)
-        counts = np.empty(len(self), np.int64)
         words = self.words_of(definition)
-        _kernels().count_vocabulary(words.offsets, words.hashes, slots, distinct, seen, counts)
+        offsets, hashes = words.offsets, words.hashes
+        if documents is not None and len(documents) < len(self):
+            hashes = np.concatenate([hashes[offsets[d] : offsets[d + 1]] for d in documents])
+            offsets = offsets_of(np.diff(offsets)[documents])
+        counts = np.empty(len(offsets) - 1, np.int64)
+        _kernels().count_vocabulary(offsets, hashes, slots, distinct, seen, counts)
         return counts
 
     def word_sums(self, definition: Definition, without: int = 0) -> WordSums:
