@@ -6,11 +6,13 @@ from curation.dedup.exact import ExactDedup
 from curation.extract.stage import Extract
 from curation.filters.gopher_quality import GopherQuality
 from curation.filters.language import Language
+from curation.filters.normalise import Normalise
 from curation.stage import Stage
 
 STAGES: dict[str, type[Stage]] = {
     "extract": Extract,
     "language": Language,
+    "normalise": Normalise,
     "gopher_quality": GopherQuality,
     "exact_dedup": ExactDedup,
 }
