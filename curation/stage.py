@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict
 
 from curation.document import Documents
 
+Class = type[Any]
+
 #: What `score` returns: one column per signal, one value per document; null (or NaN in a float
 #: numpy column) means "not scored" and violates no rule.
 Signals = Mapping[str, "np.ndarray | pa.Array"]
@@ -89,6 +91,10 @@ class Stage(BaseModel):
     def depends(self) -> dict[str, str]:
         """What else decides the output: versions of native libraries, digests of models, lists."""
         return {}
+
+    def code(self) -> Class | None:
+        """The class from a user's file that does the stage's work, where that is not the stage."""
+        return None
 
     def memory(self) -> int:
         """Bytes that the stage takes besides the documents: its model, its child process."""

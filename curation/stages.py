@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from curation.dedup.exact import ExactDedup
 from curation.extract.stage import Extract
+from curation.filters.datatrove import Datatrove
 from curation.filters.gopher_quality import GopherQuality
 from curation.filters.language import Language
 from curation.filters.normalise import Normalise
@@ -14,5 +15,6 @@ STAGES: dict[str, type[Stage]] = {
     "language": Language,
     "normalise": Normalise,
     "gopher_quality": GopherQuality,
+    "datatrove": Datatrove,
     "exact_dedup": ExactDedup,
 }

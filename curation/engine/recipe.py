@@ -21,7 +21,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from curation.read import common_crawl
-from curation.stage import RAISED, Editor, Filter, GlobalStep, Rule, Stage
+from curation.stage import RAISED, Class, Editor, Filter, GlobalStep, Rule, Stage
 from curation.stages import STAGES
 from curation.storage import COMMON_CRAWL
 
@@ -222,9 +222,9 @@ class StageSpec:
     stage: Stage
 
     @property
-    def is_users(self) -> bool:
-        """Whether the stage comes from a file of the user's: it is named `module:Class`."""
-        return ":" in self.type
+    def users(self) -> Class | None:
+        """The class of a user's file that is the stage (named `module:Class`) or does its work."""
+        return type(self.stage) if ":" in self.type else self.stage.code()
 
     def parameters(self) -> dict[str, Any]:
         return self.stage.model_dump(mode="json")
