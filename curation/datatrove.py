@@ -30,7 +30,7 @@ def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
     `duplicate_count` is there for documents that stand for others, too.
     """
-    found: dict[str, Any] = json.loads(row["metadata"]) if row.get("metadata") else {}
+    found = _metadata(row)
     found.pop(NATIVE_ID, None)
     for theirs, ours in (*STRINGS.items(), ("file_path", "warc_file")):
         if row.get(ours) is not None:
@@ -43,5 +43,13 @@ def metadata_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def id_of(row: Mapping[str, Any]) -> str:
     """The id that datatrove knows a document by: its own where it came from there, else ours."""
-    native = json.loads(row["metadata"]).get(NATIVE_ID) if row.get("metadata") else None
+    native = _metadata(row).get(NATIVE_ID)
     return native if isinstance(native, str) else str(row["id"])
+
+
+def _metadata(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Our column `metadata`; NaN and infinities, which JSON does not know, become null."""
+    found = (
+        json.loads(row["metadata"], parse_constant=lambda _: None) if row.get("metadata") else {}
+    )
+    return found if isinstance(found, dict) else {"metadata": found}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
+import io
 import json
 import subprocess
 import sys
@@ -13,10 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from curation import run
+from curation.cli import main
 from curation.document import Documents
-from curation.engine.plan import build, stage_key
+from curation.engine.plan import build, open_plan, stage_key
 from curation.engine.recipe import RecipeError, load
 from curation.filters.datatrove import Datatrove
+from curation.inspect.export import to_datatrove
 from tests.kit import contents, page, recipe, write_jsonl
 
 pytest.importorskip("datatrove")
@@ -221,3 +226,144 @@ def test_in_a_run_all_are_accounted_for(own: Path, tmp_path: Path) -> None:
     assert str(tmp_path) in build(load(found, [str(data)]), tmp_path / "t").record()["import_path"]
     texts = pq.read_table(first.documents)["text"].to_pylist()
     assert all("\n" not in text for text in texts)
+
+
+# ---------------------------------------------------------------- documents in and out
+
+THEIRS: list[dict[str, Any]] = [
+    {
+        "text": "Grain.\nFlour ünd \u2028 bread.",
+        "id": "<urn:uuid:1>",
+        "metadata": {
+            "url": "https://mill.example/1",
+            "date": "2024-03-01T00:00:00Z",
+            "dump": "CC-MAIN-2024-10",
+            "file_path": "s3://commoncrawl/crawl-data/x.warc.gz",
+            "language": "en",
+            "language_score": 0.97,
+            "token_count": 7,
+            "nested": {"a": [1, None, "é"]},
+        },
+    },
+    {"text": "Only a text.", "id": "two"},
+    {"text": "No metadata that fits.", "id": "3", "metadata": {"url": 5, "file_path": "/a.jsonl"}},
+]
+
+
+def write_theirs(path: Path, documents: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    lines = "".join(json.dumps(value) + "\n" for value in documents)
+    path.write_bytes(gzip.compress(lines.encode()))
+    return path
+
+
+def theirs(*stages: Any) -> dict[str, Any]:
+    return recipe(*stages) | {"input": {"kind": "datatrove", "source": "web"}}
+
+
+def exported(folder: Path) -> list[dict[str, Any]]:
+    return [
+        json.loads(line)
+        for path in sorted(folder.iterdir())
+        for line in gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]
+    ]
+
+
+def test_their_metadata_become_columns(tmp_path: Path) -> None:
+    path = write_theirs(tmp_path / "x.jsonl.gz", THEIRS)
+    done = run(theirs(), inputs=[path], output=tmp_path / "r", workers=1)
+    first, second, third = pq.read_table(done.documents).to_pylist()
+    assert first["url"] == "https://mill.example/1"
+    assert first["crawl"] == "CC-MAIN-2024-10"
+    assert first["warc_file"] == "s3://commoncrawl/crawl-data/x.warc.gz"
+    assert (first["language"], first["language_score"]) == ("en", 0.97)
+    assert json.loads(first["metadata"]) == {
+        "token_count": 7,
+        "nested": {"a": [1, None, "é"]},
+        "datatrove_id": "<urn:uuid:1>",
+    }
+    assert (second["source"], second["url"]) == ("web", None)
+    assert json.loads(third["metadata"])["url"] == 5
+
+
+def test_fields_beside_metadata_belong_to_it_and_media_are_noted(tmp_path: Path) -> None:
+    value = {"text": "t", "id": "1", "url": "u", "score": 2, "media": [{"id": "m", "type": 0}]}
+    path = write_theirs(tmp_path / "x.jsonl.gz", [value])
+    done = run(theirs(), inputs=[path], output=tmp_path / "r", workers=1)
+    [row] = pq.read_table(done.documents).to_pylist()
+    assert row["url"] == "u"
+    assert json.loads(row["metadata"]) == {"score": 2, "datatrove_id": "1"}
+    assert done.stats["reader"]["notes"] == {"media": 1}
+
+
+def test_what_came_from_datatrove_goes_back_as_it_came(tmp_path: Path) -> None:
+    path = write_theirs(tmp_path / "in" / "x.jsonl.gz", THEIRS)
+    done = run(theirs(), inputs=[path], output=tmp_path / "r", workers=1)
+    found = to_datatrove(open_plan(done.path), tmp_path / "out")
+    assert (found["documents"], found["unfinished"]) == (3, {})
+    for value, back in zip(THEIRS, exported(tmp_path / "out"), strict=True):
+        expected = {"source": "web", **value.get("metadata", {})}
+        assert back == {**value, "media": [], "metadata": expected}
+
+
+def test_datatrove_reads_what_is_exported(tmp_path: Path) -> None:
+    pytest.importorskip("orjson", reason="datatrove's JsonlReader needs orjson")
+    from datatrove.pipeline.readers import JsonlReader
+    from datatrove.pipeline.writers import JsonlWriter
+
+    path = write_theirs(tmp_path / "in" / "x.jsonl.gz", THEIRS)
+    documents = list(JsonlReader(str(path.parent), add_file_path=False)())
+    with JsonlWriter(str(tmp_path / "written")) as writer:
+        for value in documents:
+            writer.write(value)
+    done = run(theirs(), inputs=[tmp_path / "written"], output=tmp_path / "r", workers=1)
+    to_datatrove(open_plan(done.path), tmp_path / "out")
+    back = list(JsonlReader(str(tmp_path / "out"), add_file_path=False)())
+    for value in documents:
+        value.metadata["source"] = "web"
+    assert back == documents
+
+
+def test_an_export_is_the_same_again_and_goes_on(tmp_path: Path) -> None:
+    data = [write_jsonl(tmp_path / f"{i}.jsonl", [page(i), page(i + 9)]) for i in range(3)]
+    small = recipe(output={"file_size": "1B"})
+    plan = open_plan(run(small, inputs=data, output=tmp_path / "r", workers=1).path)
+    files = to_datatrove(plan, tmp_path / "a")["files"]
+    assert len(files) == 3
+    whole = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    (tmp_path / "a" / files[1]).unlink()
+    (tmp_path / "a" / ".part-00001.0.tmp").write_bytes(b"half")
+    to_datatrove(plan, tmp_path / "a")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == whole
+    ids = [row["id"] for row in exported(tmp_path / "a")]
+    assert ids == pq.read_table(plan.run / "documents")["id"].to_pylist()
+
+
+def test_export_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
+    data = write_jsonl(tmp_path / "x.jsonl", [page(0)])
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(data.read_bytes() * 9)[:-20])
+    runs = {name: tmp_path / name for name in ("whole", "cut", "begun", "damaged")}
+    for name, path in runs.items():
+        source = tmp_path / "cut.jsonl.gz" if name == "cut" else data
+        run(recipe(), inputs=[source], output=path, workers=1)
+    (runs["begun"] / "stats.json").unlink()
+    next((runs["damaged"] / "documents").iterdir()).write_bytes(b"x")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").touch()
+
+    def export(name: str, directory: str) -> tuple[int, str]:
+        command = ["export", name, "--to", "datatrove", directory]
+        with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.chdir(tmp_path):
+            return main(command), said.getvalue()
+
+    assert export("whole", "a") == (0, "")
+    assert export("cut", "b")[0] == 3
+    for name, directory, code, words in (
+        ("begun", "c", 1, "has not ended"),
+        ("damaged", "d", 1, "bytes are not those"),
+        ("whole", "full", 2, "notes.txt is no file of this export"),
+        ("missing", "e", 2, "no run lies here"),
+    ):
+        found, said = export(name, directory)
+        assert (found, said.count("\n")) == (code, 1)
+        assert words in said

@@ -129,6 +129,17 @@ class JsonlInput(_Rows):
     kind: Literal["jsonl"]
 
 
+class DatatroveInput(_Files):
+    """JSON lines as datatrove writes them. `text` and `id` name the fields."""
+
+    kind: Literal["datatrove"]
+    text: str = "text"
+    id: str = "id"
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "source": self.source}
+
+
 class ParquetInput(_Rows):
     """Parquet tables. `text`, `id` and `url` name the columns; only the text must be there."""
 
@@ -188,7 +199,13 @@ class CommonCrawlInput(_Input, _Captures):
 
 
 Input = Annotated[
-    WarcInput | WetInput | JsonlInput | ParquetInput | TextInput | CommonCrawlInput,
+    WarcInput
+    | WetInput
+    | JsonlInput
+    | DatatroveInput
+    | ParquetInput
+    | TextInput
+    | CommonCrawlInput,
     Field(discriminator="kind"),
 ]
 
@@ -485,7 +502,15 @@ def _explain(model: type[BaseModel], error: ValidationError, prefix: str) -> str
     return f"{where.rstrip('.')}: {message} (got {fault['input']!r})"
 
 
-INPUTS = (WarcInput, WetInput, JsonlInput, ParquetInput, TextInput, CommonCrawlInput)
+INPUTS = (
+    WarcInput,
+    WetInput,
+    JsonlInput,
+    DatatroveInput,
+    ParquetInput,
+    TextInput,
+    CommonCrawlInput,
+)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
