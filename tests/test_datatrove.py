@@ -22,6 +22,7 @@ from curation.engine.plan import build, open_plan, stage_key
 from curation.engine.recipe import RecipeError, load
 from curation.filters.datatrove import Datatrove
 from curation.inspect.export import to_datatrove
+from curation.inspect.whatif import simulate
 from tests.kit import contents, page, recipe, write_jsonl
 
 pytest.importorskip("datatrove")
@@ -93,21 +94,19 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_formatter_gives_the_new_text() -> None:
     edited = stage(FORMATTERS + "SymbolLinesFormatter").edit(documents("a\n***\nb", "c"))
     assert edited.text.to_pylist() == ["a\nb", "c"]
-    assert edited.signals["dropped"].to_pylist() == [False, False]
+    assert edited.signals["reason"].to_pylist() == [None, None]
 
 
 def test_a_filter_drops_and_its_reason_is_a_signal() -> None:
     keeps = "\n".join(["x" * 200] * 3)
     edited = stage(FILTERS + "C4ParagraphFilter").edit(documents("short", keeps))
     assert edited.text.to_pylist() == ["short", keeps]
-    assert edited.signals["dropped"].to_pylist() == [True, False]
     assert edited.signals["reason"].to_pylist() == ["< 3 paragraphs", None]
 
 
 def test_parameters_are_those_of_the_class() -> None:
     edited = stage(FILTERS + "RegexFilter", regex_exp="cas.no").edit(documents("casino", "mill"))
-    assert edited.signals["dropped"].to_pylist() == [True, False]
-    assert edited.signals["reason"].to_pylist() == [None, None]
+    assert edited.signals["reason"].to_pylist() == ["rejected", None]
 
 
 def test_what_a_step_remembers_does_not_reach_the_next_document() -> None:
@@ -125,19 +124,19 @@ def test_what_a_step_remembers_does_not_reach_the_next_document() -> None:
 
 def test_a_list_that_grows_does_not_reach_the_next_document(own: Path) -> None:
     edited = stage(f"{own.stem}.Counting").edit(documents(*"abcdef"))
-    assert edited.signals["dropped"].to_pylist() == [False] * 6
+    assert edited.signals["reason"].to_pylist() == [None] * 6
 
 
 def test_random_numbers_come_from_the_id() -> None:
     sampler = stage(FILTERS + "SamplerFilter", rate=0.5)
     docs = documents(*["x"] * 400)
-    dropped = sampler.edit(docs).signals["dropped"].to_pylist()
-    assert 120 < sum(dropped) < 280
+    drawn = sampler.edit(docs).signals["reason"].to_pylist()
+    assert 120 < drawn.count("rejected") < 280
     backwards = docs.columns["id"].take(pa.array(range(399, -1, -1)))
-    again = sampler.edit(docs.replace(id=backwards)).signals["dropped"].to_pylist()
-    assert again == dropped[::-1]
+    again = sampler.edit(docs.replace(id=backwards)).signals["reason"].to_pylist()
+    assert again == drawn[::-1]
     other = stage(FILTERS + "SamplerFilter", rate=0.5, seed=7).edit(docs)
-    assert other.signals["dropped"].to_pylist() != dropped
+    assert other.signals["reason"].to_pylist() != drawn
 
 
 def test_the_document_is_told_as_datatrove_names_things(own: Path) -> None:
@@ -226,6 +225,19 @@ def test_in_a_run_all_are_accounted_for(own: Path, tmp_path: Path) -> None:
     assert str(tmp_path) in build(load(found, [str(data)]), tmp_path / "t").record()["import_path"]
     texts = pq.read_table(first.documents)["text"].to_pylist()
     assert all("\n" not in text for text in texts)
+
+
+def test_a_reason_can_be_tolerated_afterwards_too(tmp_path: Path) -> None:
+    data = write_jsonl(tmp_path / "x.jsonl", [page(0), page(1)])
+    entry = {"type": FILTERS + "C4ParagraphFilter"}
+    done = run(recipe({"datatrove": entry}), inputs=[data], output=tmp_path / "r", workers=1)
+    [stage] = done.stats["stages"]
+    assert stage["dropped"]["rejected"]["documents"] == 2
+    found = simulate(open_plan(done.path), ['datatrove.tolerate=["< 3 paragraphs"]'])
+    assert found["flips"]["now_kept_or_unknown"]["documents"] == 2
+    kind = {**entry, "tolerate": ["< 3 paragraphs"]}
+    other = run(recipe({"datatrove": kind}), inputs=[data], output=tmp_path / "s", workers=1)
+    assert pq.read_table(other.documents)["text"].to_pylist() == [page(0), page(1)]
 
 
 # ---------------------------------------------------------------- documents in and out

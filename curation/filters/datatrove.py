@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 from hashlib import blake2b
 from importlib import import_module, metadata
 from importlib.util import find_spec
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -39,9 +39,10 @@ class Datatrove(Editor):
     """Runs a filter or a formatter of datatrove, or a class of yours that is one of theirs.
 
     Each document is handed over as a `Document` with its text, its id (datatrove's own where it
-    came from there) and its columns and metadata as datatrove names them. What a filter drops is
-    dropped for `dropped`; its reason is the signal `reason` (null where it gave none). A text that
-    a filter or formatter changes is the new text. What it writes into `metadata` is lost: columns
+    came from there) and its columns and metadata as datatrove names them. What a filter rejects is
+    dropped for `rejected`, with the text that it came with; the filter's own reason is the signal
+    `reason` (`rejected` where it gives none, null for what it keeps). A text that a filter or
+    formatter changes is the new text. What it writes into `metadata` is lost: columns
     are filled by stages of ours. `run` is never called, nor are `exclusion_writer` and batches.
 
     A decision must not depend on the documents before (`PIIFormatter` takes its replacements in
@@ -52,7 +53,7 @@ class Datatrove(Editor):
     """
 
     version: ClassVar[int] = 1
-    rules: ClassVar[tuple[Rule, ...]] = (Rule("dropped", signal="dropped"),)
+    rules: ClassVar[tuple[Rule, ...]] = (Rule("rejected", signal="reason", not_in="tolerate"),)
     types: ClassVar[Mapping[str, str]] = {"reason": "string"}
 
     type: str
@@ -60,6 +61,8 @@ class Datatrove(Editor):
     subclass of `BaseFilter` or `BaseFormatter` in a file beside the recipe."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """What the class is constructed with."""
+    tolerate: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Reasons of the filter for which a document is kept all the same, as it came."""
 
     @model_validator(mode="after")
     def _can_be_constructed(self) -> Self:
@@ -82,19 +85,15 @@ class Datatrove(Editor):
         names = [name for name in DOCUMENT_SCHEMA.names if name in docs]
         columns = [docs[name].to_pylist() for name in names]
         texts: list[str] = []
-        dropped: list[bool] = []
         reasons: list[str | None] = []
         for values in zip(*columns, strict=True):
             row = dict(zip(names, values, strict=True))
             document = Document(text=row["text"], id=id_of(row), metadata=metadata_of(row))
             kept, reason = step.apply(document, row["id"])
             texts.append(document.text if kept else row["text"])
-            dropped.append(not kept)
-            reasons.append(None if kept or reason is None else str(reason))
-        return Edited(
-            pa.array(texts, pa.large_string()),
-            {"dropped": pa.array(dropped, pa.bool_()), "reason": pa.array(reasons, pa.string())},
-        )
+            reasons.append(None if kept else str(reason or "rejected"))
+        signals = {"reason": pa.array(reasons, pa.string())}
+        return Edited(pa.array(texts, pa.large_string()), signals)
 
     def _step(self) -> _Step:
         return _construct(self.type, json.dumps(self.parameters, sort_keys=True))
