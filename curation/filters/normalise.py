@@ -169,7 +169,7 @@ def repair(text: str) -> str:
     """
     import ftfy
 
-    config = _ftfy_config()
+    config = ftfy_config()
     return "".join(
         part if RUN.fullmatch(part) else ftfy.fix_text(part, config) for part in _parts(text)
     )
@@ -191,7 +191,7 @@ def tidy(text: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _ftfy_config() -> Any:
+def ftfy_config() -> Any:
     """Which of ftfy's fixers work (`ftfy.TextFixerConfig`)."""
     import ftfy
 
