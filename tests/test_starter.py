@@ -53,7 +53,7 @@ def test_every_input_and_every_stage_with_every_parameter_is_shown() -> None:
     for name, model in STAGES.items():
         assert re.search(rf"^  (# )?- {name}:$", text, re.MULTILINE)
         for parameter in model.model_fields:
-            assert re.search(rf"^ +(# )?{parameter}: ", text, re.MULTILINE), (name, parameter)
+            assert re.search(rf"^[ #]+{parameter}: ", text, re.MULTILINE), (name, parameter)
     for kind in INPUTS:
         assert f"# kind {kind.model_fields['kind'].annotation.__args__[0]}: " in text  # type: ignore[union-attr]
     assert max(map(len, text.splitlines())) <= 100

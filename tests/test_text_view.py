@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from itertools import accumulate
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from curation.text.characters import (
     ELLIPSIS_LINE,
     PARAGRAPH_LINE,
 )
-from curation.text.view import TextView, versions
+from curation.text.view import Definition, TextView, versions
 
 patient = settings(deadline=None)  # the first call of a kernel may compile it
 
@@ -112,13 +113,10 @@ def test_lines_are_those_of_the_reference(batch: list[str]) -> None:
 @patient
 @given(texts)
 def test_symbols_are_those_of_the_reference(batch: list[str]) -> None:
-    totals = view(*batch).symbol_totals
+    marks, tokens = view(*batch).mark_totals, view(*batch).token_totals
     columns = (
-        totals.code_points,
-        totals.tokens,
-        totals.alphabetic_tokens,
-        totals.hashes,
-        totals.ellipses,
+        *(marks.code_points, tokens.tokens, tokens.alphabetic),
+        *(marks.hashes, marks.ellipses),
     )
     found = list(zip(*(column.tolist() for column in columns), strict=True))
     assert found == [reference.symbols(text) for text in batch]
@@ -127,7 +125,7 @@ def test_symbols_are_those_of_the_reference(batch: list[str]) -> None:
 @patient
 @given(texts, st.sets(st.sampled_from(["the", "a", "Straße", "σίσυφος", "k", "漢", "カタカナ"])))
 def test_distinct_words_are_those_of_the_reference(batch: list[str], vocabulary: set[str]) -> None:
-    counts = view(*batch).distinct_counts(sorted(vocabulary))
+    counts = view(*batch).vocabulary_counts(sorted(vocabulary))
     assert counts.tolist() == [reference.distinct(text, sorted(vocabulary)) for text in batch]
 
 
@@ -189,7 +187,7 @@ def test_batches_without_text(batch: list[str | None]) -> None:
     assert len(seen) == len(batch)
     assert seen.word_counts().tolist() == seen.byte_counts().tolist() == [0] * len(batch)
     assert len(seen.words.starts) == len(seen.lines.starts) == len(seen.exact_hashes) == 0
-    assert seen.distinct_counts(["the"]).tolist() == [0] * len(batch)
+    assert seen.vocabulary_counts(["the"]).tolist() == [0] * len(batch)
 
 
 @patient
@@ -232,7 +230,7 @@ def test_no_byte_behind_a_text_is_read(text: bytes, one: bytes, other: bytes) ->
         columns = (words.starts, words.stops, words.hashes, seen.exact_hashes)
         columns = (*columns, lines.starts, lines.stops, lines.flags)
         results.append([column.tolist() for column in columns])
-        results[-1].append([int(n[0]) for n in vars(seen.symbol_totals).values()])
+        results[-1].append([int(n[0]) for n in vars(seen.mark_totals).values()])
         assert (seen.words.stops <= len(text)).all() and (seen.lines.stops <= len(text)).all()
     assert results[0] == results[1]
 
@@ -240,18 +238,32 @@ def test_no_byte_behind_a_text_is_read(text: bytes, one: bytes, other: bytes) ->
 def test_every_kernel_is_compiled_for_one_signature() -> None:
     """Whatever the batch looks like: the cache relies on it."""
     from curation.text import kernels
+    from curation.text.datatrove import kernels as others
 
     text = pa.array(["a b\n", None, "c"], pa.large_string())
     writable = [pa.py_buffer(bytearray(8)), pa.py_buffer(bytearray(b"a"))]
     odd = pa.Array.from_buffers(pa.large_string(), 0, [None, *writable])
     for batch in (text, text.slice(1), text.slice(2), text.slice(3), text[:0], odd):
         seen = TextView(batch)
-        _ = seen.word_counts(), seen.words, seen.lines, seen.symbol_totals, seen.exact_hashes
-        seen.distinct_counts(["a"])
-    functions = [f for f in vars(kernels).values() if hasattr(f, "signatures")]
-    outer = {f.__name__: len(f.signatures) for f in functions if f.targetoptions.get("nogil")}
-    assert outer == dict.fromkeys(outer, 1)
-    assert len(outer) == 7
+        _ = (
+            seen.word_counts(),
+            seen.words,
+            seen.lines,
+            seen.mark_totals,
+            seen.token_totals,
+            seen.exact_hashes,
+        )
+        seen.vocabulary_counts(["a"])
+        for definition in get_args(Definition):
+            seen.line_totals_of(definition)
+            seen.word_sums(definition)
+            seen.median_word_lengths(definition)
+        _ = seen.line_ends(30), seen.sentence_counts("datatrove")
+    everything = [*vars(kernels).values(), *vars(others).values()]
+    functions = [f for f in everything if hasattr(f, "signatures")]
+    outer = {f.py_func: len(f.signatures) for f in functions if f.targetoptions.get("nogil")}
+    assert set(outer.values()) <= {0, 1}
+    assert list(outer.values()).count(1) >= 15
 
 
 def test_other_types_are_refused() -> None:

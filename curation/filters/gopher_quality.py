@@ -12,42 +12,46 @@ import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from curation.document import Documents
-from curation.stage import Filter, Rule, Signals
+from curation.filters.parameters import ByLanguage, Count, Number, Share, refuse_empty_range
+from curation.filters.words import WordFilter
+from curation.stage import Rule, Signals, by_language
 from curation.text import reference
-from curation.text.view import versions
+from curation.text.characters import MARKED
+from curation.text.datatrove import SYMBOLS_ONLY
+from curation.text.view import TextView, share
 
 #: Rae et al. 2021, section A.1.1.
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
 
-Count = Annotated[int, Field(ge=0)]
-Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1)]
 
-
-class GopherQuality(Filter):
+class GopherQuality(WordFilter):
     """Drop documents that do not look like prose (Rae et al. 2021, section A.1.1).
 
-    Words, tokens and lines are those of the text view. Differences to known implementations:
+    `words` names whose definitions of words and lines are taken:
 
-    - A word is never a symbol. To datatrove punctuation marks are words where it divides by words
-      and looks for letters: its ratios are lower, and it drops good prose for few alphabetic words.
-      Dolma's words are white-space separated tokens.
-    - The share of alphabetic words is one of such tokens, as in Dolma: only among them are there
-      the pure symbols ('|', '--') that the rule is about.
-    - The mean of word lengths, as in the paper and datatrove; Dolma takes the median.
-    - '#' and ellipses are counted as in datatrove and RedPajama v2: every '#'; every U+2026 and
-      every "..." without overlap ("...." is one, "......" two).
-    - Bullets are the union of three lists (`characters.BULLETS`); shares of lines are of lines
-      that are not blank, where datatrove and Dolma count the blank ones too.
-    - Different stop words count, as the paper has it ("at least two of the following"), in any
-      case. datatrove counts different words but not "The", DCLM's configuration counts occurrences.
+    - `unicode`: those of the text view, where a word is never a symbol; lines that are not blank.
+      The share of alphabetic words is one of white-space separated tokens: only among them are
+      there the pure symbols ('|', '--') that the rule is about. Bullets are the union of three
+      lists (`characters.BULLETS`). Stop words in any case.
+    - `datatrove`: punctuation marks are words where it divides by words and looks for letters, so
+      that its ratios are lower, and it drops good prose for few alphabetic words; they are not
+      where it counts words and takes the mean of their lengths. Lines are those of
+      `str.splitlines`, blank ones too; bullets U+2022 and '-'. Stop words as they are written
+      ("The" is none).
+    - `dolma`: white-space separated words, the median of their lengths, bullets '*' and '-' and
+      ellipses U+2026 at the very ends of lines, blank ones counting; `hash_ratio` is the share of
+      words with '#' or U+2026, and `ellipsis_ratio` is not scored. Stop words as they are written.
+
+    '#' and ellipses are counted as in datatrove and RedPajama v2: every '#'; every U+2026 and every
+    "..." without overlap ("...." is one, "......" two). Different stop words count, as the paper
+    has it ("at least two of the following"); Dolma and DCLM's configuration count occurrences
+    (`distinct_stop_words: false`).
 
     A threshold that equals the signal keeps; None switches a rule off. Shares of nothing (no words,
     tokens or lines) are null.
     """
 
-    version: ClassVar[int] = 1
-    group: ClassVar[str | None] = "heuristics"
+    version: ClassVar[int] = 2
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule("too_few_words", signal="words", below="min_words"),
         Rule("too_many_words", signal="words", above="max_words"),
@@ -61,28 +65,30 @@ class GopherQuality(Filter):
         Rule("few_stop_words", signal="stop_words", below="min_stop_words"),
     )
 
-    min_words: Count | None = 50
+    min_words: ByLanguage[Count] = 50
     """Words."""
-    max_words: Count | None = 100_000
+    max_words: ByLanguage[Count] = 100_000
     """Words."""
-    min_mean_word_length: Number | None = 3.0
+    min_mean_word_length: ByLanguage[Number] = 3.0
     """Code points a word."""
-    max_mean_word_length: Number | None = 10.0
+    max_mean_word_length: ByLanguage[Number] = 10.0
     """Code points a word."""
-    max_hash_ratio: Number | None = 0.1
+    max_hash_ratio: ByLanguage[Number] = 0.1
     """'#' per word."""
-    max_ellipsis_ratio: Number | None = 0.1
+    max_ellipsis_ratio: ByLanguage[Number] = 0.1
     """Ellipses ("..." or U+2026) per word."""
-    max_bullet_lines: Share | None = 0.9
+    max_bullet_lines: ByLanguage[Share] = 0.9
     """Share of lines that begin with a bullet."""
-    max_ellipsis_lines: Share | None = 0.3
+    max_ellipsis_lines: ByLanguage[Share] = 0.3
     """Share of lines that end with an ellipsis."""
-    min_alphabetic_words: Share | None = 0.8
+    min_alphabetic_words: ByLanguage[Share] = 0.8
     """Share of white-space separated tokens with at least one letter."""
-    min_stop_words: Count | None = 2
-    """Different words of `stop_words` that occur."""
+    min_stop_words: ByLanguage[Count] = 2
+    """Words of `stop_words` that occur."""
     stop_words: Annotated[tuple[str, ...], Field(strict=False)] = STOP_WORDS
-    """Words matched in any case; an empty list switches the rule off."""
+    """Words looked for; an empty list switches the rule off."""
+    distinct_stop_words: bool = True
+    """Whether different stop words count, or all occurrences."""
 
     @field_validator("stop_words")
     @classmethod
@@ -94,48 +100,66 @@ class GopherQuality(Filter):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        for low, high in (
-            ("min_words", "max_words"),
-            ("min_mean_word_length", "max_mean_word_length"),
-        ):
-            least, most = getattr(self, low), getattr(self, high)
-            if least is not None and most is not None and least > most:
-                raise ValueError(f"{low} ({least}) is above {high} ({most}): nothing would be kept")
+        refuse_empty_range(self, "min_words", "max_words")
+        refuse_empty_range(self, "min_mean_word_length", "max_mean_word_length")
         different = len({"".join(map(reference.fold, word)) for word in self.stop_words})
-        if self.stop_words and self.min_stop_words is not None and self.min_stop_words > different:
+        wanted = [n for n in by_language(self.min_stop_words).values() if n is not None]
+        most = max(wanted, default=0)
+        if self.stop_words and self.distinct_stop_words and most > different:
             raise ValueError(
-                f"min_stop_words ({self.min_stop_words}) is more than the {different} different "
-                "stop_words: nothing would be kept"
+                f"min_stop_words ({most}) is more than the {different} different stop_words: "
+                "nothing would be kept"
             )
         return self
-
-    def depends(self) -> dict[str, str]:
-        """The definitions of the text view."""
-        return versions()
 
     def score(self, docs: Documents) -> Signals:
         """`words`, `stop_words` (int64), the others float64, null where they divide by nothing.
 
         `stop_words` is null when there are none to look for.
         """
-        view = docs.view
+        view, definition = self.view(docs), self.words
         stop_words: np.ndarray | pa.Array = pa.nulls(len(docs), pa.int64())
         if self.stop_words:  # before the totals of words, which come with the words
-            stop_words = view.distinct_counts(self.stop_words)
-        words, lines, symbols = view.word_totals, view.line_totals, view.symbol_totals
+            stop_words = view.vocabulary_counts(
+                self.stop_words, definition, self.distinct_stop_words
+            )
+        lines = view.line_totals_of(definition)
         return {
-            "words": words.words,
-            "mean_word_length": _ratio(words.code_points, words.words),
-            "hash_ratio": _ratio(symbols.hashes, words.words),
-            "ellipsis_ratio": _ratio(symbols.ellipses, words.words),
-            "bullet_lines": _ratio(lines.bullets, lines.lines),
-            "ellipsis_lines": _ratio(lines.ellipses, lines.lines),
-            "alphabetic_words": _ratio(symbols.alphabetic_tokens, symbols.tokens),
+            **getattr(self, f"_of_{definition}")(view),
+            "bullet_lines": share(lines.bullets, lines.lines),
+            "ellipsis_lines": share(lines.ellipses, lines.lines),
             "stop_words": stop_words,
         }
 
+    def _of_unicode(self, view: TextView) -> Signals:
+        words, symbols, tokens = view.word_totals, view.mark_totals, view.token_totals
+        return {
+            "words": words.words,
+            "mean_word_length": share(words.code_points, words.words),
+            "hash_ratio": share(symbols.hashes, words.words),
+            "ellipsis_ratio": share(symbols.ellipses, words.words),
+            "alphabetic_words": share(tokens.alphabetic, tokens.tokens),
+        }
 
-def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-    """float64 quotients, NaN where the denominator is 0."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(denominator > 0, numerator / denominator, np.nan)
+    def _of_datatrove(self, view: TextView) -> Signals:
+        plain = view.word_sums("datatrove", without=SYMBOLS_ONLY)
+        every = np.diff(view.words_of("datatrove").offsets)
+        symbols = view.mark_totals
+        return {
+            "words": plain.words,
+            "mean_word_length": share(plain.code_points, plain.words),
+            "hash_ratio": share(symbols.hashes, every),
+            "ellipsis_ratio": share(symbols.ellipses, every),
+            "alphabetic_words": share(plain.alphabetic, every),
+        }
+
+    def _of_dolma(self, view: TextView) -> Signals:
+        plain = view.word_sums("dolma", without=MARKED)
+        every = np.diff(view.words_of("dolma").offsets)
+        return {
+            "words": every,
+            "mean_word_length": view.median_word_lengths("dolma"),
+            "hash_ratio": share(every - plain.words, every),
+            "ellipsis_ratio": pa.nulls(len(every), pa.float64()),
+            "alphabetic_words": share(plain.alphabetic, every),
+        }

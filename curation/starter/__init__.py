@@ -98,11 +98,10 @@ def _stage(name: str) -> list[str]:
     own = _RUNS.get(name)
     lines = ["", *_comment(_first(model), "  ")]
     if own is None:
-        lines.append(f"  # - {name}:")
-    else:
-        lines.append(f"  - {name}:")
-        lines += [f"      {key}: {_value(value)}" for key, value in own.items()]
-    return lines + _parameters(model, "      ", skip=set(own or ()))
+        return [*lines, f"  # - {name}:", *_parameters(model, "  #     ", skip=set())]
+    lines.append(f"  - {name}:")
+    lines += [f"      {key}: {_value(value)}" for key, value in own.items()]
+    return lines + _parameters(model, "      ", skip=set(own))
 
 
 def _parameters(model: type[BaseModel], indent: str, skip: set[str]) -> list[str]:

@@ -55,6 +55,7 @@ SINGLE_NAMES = (
 
 # Bits of the flags of words and of lines.
 ALPHABETIC = 1  # the word has a letter (category L*)
+MARKED = 2  # the run without white space has a '#' or U+2026
 BULLET_LINE = 1  # the line begins with one of BULLETS
 ELLIPSIS_LINE = 2  # the line ends with "..." or U+2026
 PARAGRAPH_LINE = 4  # the line is the first of its document or follows a blank line

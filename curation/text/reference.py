@@ -106,7 +106,22 @@ def word_hash(word: str, folded: bool = False) -> int:
         state ^= ord(fold(character) if folded else character)
         state = state * 0xD6E8FEB86659FD93 & MASK
         state ^= state >> 32
-    for multiplier in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):  # the finaliser of MurmurHash3
+    return _finalise(state)
+
+
+def bytes_hash(data: bytes) -> int:
+    """The 64-bit hash of bytes, eight at a time."""
+    state = 0x9E3779B97F4A7C15 ^ len(data)
+    for i in range(0, len(data), 8):
+        state ^= int.from_bytes(data[i : i + 8], "little")
+        state = state * 0xD6E8FEB86659FD93 & MASK
+        state ^= state >> 32
+    return _finalise(state)
+
+
+def _finalise(state: int) -> int:
+    """The finaliser of MurmurHash3."""
+    for multiplier in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         state ^= state >> 33
         state = state * multiplier & MASK
     return state ^ state >> 33

@@ -27,25 +27,35 @@ Words and hashes are those of the text as it is: nothing is normalised (NFC and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from curation.text.characters import table, table_version
+from curation.text.reference import bytes_hash
 
 #: Bumped when a definition above changes.
 VIEW_VERSION = 1
 
+#: Whose words: those above, spaCy's as datatrove takes them (`curation.text.datatrove`), or runs
+#: without white space, as Dolma has it.
+Definition = Literal["unicode", "datatrove", "dolma"]
 
-def versions() -> dict[str, str]:
+
+def versions(definition: Definition = "unicode") -> dict[str, str]:
     """What decides words, lines and hashes: for `depends()` of every stage that reads a view."""
-    return {"text_view": str(VIEW_VERSION), "characters": table_version()}
+    found = {"text_view": str(VIEW_VERSION), "characters": table_version()}
+    if definition == "datatrove":
+        from curation.text import datatrove
+
+        found["datatrove_words"] = datatrove.version()
+    return found
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,12 @@ class Words:
     stops: NDArray[np.int32]  # the same, half-open
     lengths: NDArray[np.int32]  # code points
     hashes: NDArray[np.uint64]  # after simple case folding; see `TextView.exact_hashes`
-    flags: NDArray[np.uint8]  # characters.ALPHABETIC
+    flags: NDArray[np.uint8]  # characters.ALPHABETIC; more by `datatrove`
+
+    def code_points(self) -> NDArray[np.int64]:
+        """Per document: the lengths of its words in sum."""
+        sums = np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
+        return np.asarray(np.diff(sums[self.offsets]))
 
 
 @dataclass(frozen=True)
@@ -82,6 +97,13 @@ class WordCounts:
 
 
 @dataclass(frozen=True)
+class WordSums(WordCounts):
+    """Per document, int64."""
+
+    alphabetic: NDArray[np.int64]  # of all words, those with a letter
+
+
+@dataclass(frozen=True)
 class LineCounts:
     """Per document, int64."""
 
@@ -91,14 +113,30 @@ class LineCounts:
 
 
 @dataclass(frozen=True)
-class SymbolCounts:
+class LineEnds:
+    """Per document, int64."""
+
+    lines: NDArray[np.int64]  # not blank
+    terminal: NDArray[np.int64]  # of these, end with a terminal mark
+    short: NDArray[np.int64]  # of these, are short
+    newlines: NDArray[np.int64]  # all that there are
+
+
+@dataclass(frozen=True)
+class MarkCounts:
     """Per document, int64."""
 
     code_points: NDArray[np.int64]
-    tokens: NDArray[np.int64]
-    alphabetic_tokens: NDArray[np.int64]  # with a letter (category L*)
     hashes: NDArray[np.int64]  # '#'
     ellipses: NDArray[np.int64]  # "..." without overlap from the left, and U+2026
+
+
+@dataclass(frozen=True)
+class TokenCounts:
+    """Per document, int64."""
+
+    tokens: NDArray[np.int64]
+    alphabetic: NDArray[np.int64]  # with a letter (category L*)
 
 
 class TextView:
@@ -134,9 +172,11 @@ class TextView:
         """UTF-8 bytes of each document."""
         return self.ends - self.begins
 
-    def word_counts(self) -> NDArray[np.int64]:
+    def word_counts(self, definition: Definition = "unicode") -> NDArray[np.int64]:
         """Words of each document."""
-        return self.word_totals.words
+        if definition == "unicode":
+            return self.word_totals.words
+        return np.asarray(np.diff(self.words_of(definition).offsets))
 
     @cached_property
     def word_totals(self) -> WordCounts:
@@ -150,10 +190,57 @@ class TextView:
         """Counts of lines."""
         return LineCounts(*self._per_document("count_lines", 3))
 
+    def line_totals_of(self, definition: Definition) -> LineCounts:
+        """Counts of lines and of their forms; what they are is in `curation.filters`."""
+        if definition == "unicode":
+            return self.line_totals
+        from curation.text import datatrove
+        from curation.text.datatrove import kernels
+
+        found = LineCounts(*(np.empty(len(self), np.int64) for _ in range(3)))
+        columns = (found.lines, found.bullets, found.ellipses)
+        if definition == "datatrove":
+            texts = (self.data, self.begins, self.ends, datatrove.table())
+            kernels.count_lines(*texts, *columns)
+        else:
+            _kernels().count_line_marks(self.data, self.begins, self.ends, *columns)
+        return found
+
+    def sentence_counts(self, definition: Definition) -> NDArray[np.int64]:
+        """The sentences of each document's lines."""
+        from curation.text.datatrove import kernels
+
+        words, counts = self.words_of("datatrove"), np.empty(len(self), np.int64)
+        kernels.count_sentences(
+            self.data, words.offsets, words.starts, words.stops, words.flags, counts
+        )
+        return counts
+
+    def line_ends(self, short: int, trimmed: bool = True) -> LineEnds:
+        """Lines that end with a terminal mark (`datatrove.TERMINAL`), or have at most `short` code
+        points: as they are, or `trimmed` first."""
+        from curation.text import datatrove
+        from curation.text.datatrove import kernels
+
+        found = LineEnds(*(np.empty(len(self), np.int64) for _ in range(4)))
+        kernels.count_line_ends(
+            *(self.data, self.begins, self.ends, datatrove.table(), short, trimmed),
+            *(found.lines, found.terminal, found.short, found.newlines),
+        )
+        return found
+
     @cached_property
-    def symbol_totals(self) -> SymbolCounts:
-        """Counts of code points, tokens and symbols."""
-        return SymbolCounts(*self._per_document("count_symbols", 5))
+    def mark_totals(self) -> MarkCounts:
+        """Counts of code points, '#' and ellipses."""
+        found = MarkCounts(*(np.empty(len(self), np.int64) for _ in range(3)))
+        columns = (found.code_points, found.hashes, found.ellipses)
+        _kernels().count_marks(self.data, self.begins, self.ends, *columns)
+        return found
+
+    @cached_property
+    def token_totals(self) -> TokenCounts:
+        """Counts of runs without white space."""
+        return TokenCounts(*self._per_document("count_tokens", 2))
 
     @cached_property
     def words(self) -> Words:
@@ -177,13 +264,56 @@ class TextView:
         )
         for column in (starts, stops, lengths, hashes, flags):
             column.resize(found, refcheck=False)  # gives back what was never touched
-        return Words(_offsets(totals.words), starts, stops, lengths, hashes, flags), totals
+        return Words(offsets_of(totals.words), starts, stops, lengths, hashes, flags), totals
+
+    def words_of(self, definition: Definition) -> Words:
+        """Every word of the batch by this definition; hashes, but for `unicode`, of the bytes."""
+        if definition == "unicode":
+            return self.words
+        return self._datatrove_words if definition == "datatrove" else self._tokens
+
+    def segmented(self, names: tuple[str | None, ...]) -> TextView:
+        """The same texts with the words of a segmenter (`curation.text.segmenters`) or None for
+        each document; made once for the same names."""
+        from curation.text import segmenters
+
+        known: dict[tuple[str | None, ...], TextView] = self.__dict__.setdefault("_segmented", {})
+        if names not in known:
+            known[names] = segmenters.segmented(self, names)
+        return known[names]
+
+    @cached_property
+    def _datatrove_words(self) -> Words:
+        from curation.text import datatrove
+        from curation.text.datatrove import kernels
+        from curation.text.datatrove.tables import case_tables
+
+        texts = (self.data, self.begins, self.ends, datatrove.table())
+        stack = np.empty(int(self.byte_counts().max(initial=0)), np.int32)
+        return self._collect(lambda *out: kernels.find_words(*texts, *case_tables(), stack, *out))
+
+    @cached_property
+    def _tokens(self) -> Words:
+        """Runs without white space."""
+        return self._collect(lambda *out: _kernels().find_tokens(*self._texts(), *out))
+
+    def _collect(self, find: Callable[..., int]) -> Words:
+        """The words that a kernel finds: at most one per byte."""
+        self._check_size()
+        counts = np.empty(len(self), np.int64)
+        most = len(self.data)
+        starts, stops, lengths = (np.empty(most, np.int32) for _ in range(3))
+        hashes, flags = np.empty(most, np.uint64), np.empty(most, np.uint8)
+        found = find(counts, starts, stops, lengths, hashes, flags)
+        for column in (starts, stops, lengths, hashes, flags):
+            column.resize(found, refcheck=False)  # gives back what was never touched
+        return Words(offsets_of(counts), starts, stops, lengths, hashes, flags)
 
     @cached_property
     def lines(self) -> Lines:
         """Every line of the batch that is not blank."""
         self._check_size()
-        offsets = _offsets(self.line_totals.lines)
+        offsets = offsets_of(self.line_totals.lines)
         starts, stops = (np.empty(offsets[-1], np.int32) for _ in range(2))
         flags = np.empty(offsets[-1], np.uint8)
         _kernels().find_lines(*self._texts(), starts, stops, flags)
@@ -194,19 +324,39 @@ class TextView:
         """The hash of each of `words` as it is written, upper and lower case apart."""
         words = self.words
         hashes = np.empty(len(words.starts), np.uint64)
-        _kernels().hash_words(self.data, words.starts, words.stops, table(), hashes)
+        _kernels().hash_words(self.data, words.starts, words.stops, table(), False, hashes)
         return hashes
 
-    def distinct_counts(self, vocabulary: Sequence[str]) -> NDArray[np.int64]:
-        """How many different words of `vocabulary` each document contains, regardless of case.
+    def vocabulary_counts(
+        self, vocabulary: Sequence[str], definition: Definition = "unicode", distinct: bool = True
+    ) -> NDArray[np.int64]:
+        """How many words of `vocabulary` each document contains: each once, or as often as it is.
 
-        Each entry must be one word by the definition above (`reference.words`).
+        By `unicode` regardless of case, and each entry must be one word (`reference.words`); by the
+        others as it is written.
         """
-        slots = _vocabulary(tuple(vocabulary))
+        slots = _vocabulary(tuple(vocabulary), definition == "unicode")
         seen = np.full(len(slots), -1, np.int64)
         counts = np.empty(len(self), np.int64)
-        _kernels().count_distinct(self.words.offsets, self.words.hashes, slots, seen, counts)
+        words = self.words_of(definition)
+        _kernels().count_vocabulary(words.offsets, words.hashes, slots, distinct, seen, counts)
         return counts
+
+    def word_sums(self, definition: Definition, without: int = 0) -> WordSums:
+        """Counts of words that have none of the flags `without`, and of alphabetic ones."""
+        words = self.words_of(definition)
+        sums = WordSums(*(np.empty(len(self), np.int64) for _ in range(3)))
+        _kernels().sum_words(
+            *(words.offsets, words.lengths, words.flags, without),
+            *(sums.words, sums.code_points, sums.alphabetic),
+        )
+        return sums
+
+    def median_word_lengths(self, definition: Definition) -> NDArray[np.float64]:
+        """The median of the lengths of each document's words, NaN where it has none."""
+        words, medians = self.words_of(definition), np.empty(len(self), np.float64)
+        _kernels().median_lengths(words.offsets, words.lengths, medians)
+        return medians
 
     def _check_size(self) -> None:
         if len(self.data) > np.iinfo(np.int32).max:
@@ -231,15 +381,24 @@ def _kernels() -> ModuleType:
     return kernels
 
 
-def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def offsets_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """CSR offsets of these counts."""
     return np.concatenate([[0], np.cumsum(counts)])
 
 
+def share(part: NDArray[np.int64], whole: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Quotients, NaN where the whole is 0."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(whole > 0, part / whole, np.nan)
+
+
 @lru_cache(maxsize=64)
-def _vocabulary(words: tuple[str, ...]) -> NDArray[np.uint64]:
-    """The open hash table of a vocabulary, as `count_distinct` reads it."""
-    hashes = np.unique(TextView(pa.array(words, pa.large_string())).words.hashes)
+def _vocabulary(words: tuple[str, ...], folded: bool) -> NDArray[np.uint64]:
+    """The open hash table of a vocabulary, as `count_vocabulary` reads it."""
+    if folded:
+        hashes = np.unique(TextView(pa.array(words, pa.large_string())).words.hashes)
+    else:
+        hashes = np.array(sorted({bytes_hash(word.encode()) for word in words}), np.uint64)
     slots = np.zeros(4 << len(hashes).bit_length(), np.uint64)
     for value in hashes.tolist():
         slot = value % len(slots)
