@@ -19,6 +19,8 @@ from pydantic import BaseModel, ConfigDict
 
 from curation.document import Documents
 
+Class = type[Any]
+
 #: What `score` returns: one column per signal, one value per document; null (or NaN in a float
 #: numpy column) means "not scored" and violates no rule.
 Signals = Mapping[str, "np.ndarray | pa.Array"]
@@ -138,11 +140,15 @@ class Stage(BaseModel):
         """Names of the parameters that mean something else for each language: by default the
         thresholds that are mappings."""
         names = [rule.parameter for rule in rules_of(self) if rule.parameter]
-        return [name for name in names if isinstance(getattr(self, name), Mapping)]
+        return [name for name in names if isinstance(getattr(self, name, None), Mapping)]
 
     def english(self, language: str) -> tuple[str, str] | None:
         """What of the stage's rules is made for English, where it would judge documents in another
         language (BCP-47), and what to set instead; else None."""
+        return None
+
+    def code(self) -> Class | None:
+        """The class from a user's file that does the stage's work, where that is not the stage."""
         return None
 
     def memory(self) -> int:
