@@ -31,6 +31,7 @@ def whole_view(texts: pa.LargeStringArray) -> None:
 WORK: dict[str, Callable[[pa.LargeStringArray], Any]] = {
     "word counts": lambda texts: TextView(texts).word_counts(),
     "line counts": lambda texts: TextView(texts).line_totals,
+    "sentence counts": lambda texts: TextView(texts).sentence_counts(),
     "symbol counts": lambda texts: TextView(texts).symbol_totals,
     "words": lambda texts: TextView(texts).words,
     "words, stop words": lambda texts: TextView(texts).vocabulary_counts(STOP_WORDS),
