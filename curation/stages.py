@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from curation.dedup.exact import ExactDedup
 from curation.extract.stage import Extract
+from curation.filters.c4 import C4
 from curation.filters.fineweb import FineWeb
 from curation.filters.gopher_quality import GopherQuality
 from curation.filters.gopher_repetition import GopherRepetition
 from curation.filters.language import Language
+from curation.filters.mc4 import MC4
+from curation.filters.refinedweb_lines import RefinedWebLines
 from curation.stage import Stage
 
 STAGES: dict[str, type[Stage]] = {
@@ -16,5 +19,8 @@ STAGES: dict[str, type[Stage]] = {
     "gopher_repetition": GopherRepetition,
     "gopher_quality": GopherQuality,
     "fineweb": FineWeb,
+    "c4": C4,
+    "mc4": MC4,
+    "refinedweb_lines": RefinedWebLines,
     "exact_dedup": ExactDedup,
 }
