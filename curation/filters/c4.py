@@ -34,7 +34,7 @@ class C4(Editor):
     """Remove lines that are not prose, drop pages with code or too few sentences (C4).
 
     Raffel et al. 2020 (JMLR 21), section 2.2, in the order of its code in TensorFlow Datasets. What
-    `str.splitlines` gives is stripped and goes through these rules; the first that it breaks counts:
+    `str.splitlines` gives is stripped and goes through these rules; the first one broken counts:
 
     1. a token (run without white space) is longer than `max_word_length`: `too_long_word`;
     2. citations are cut out: digits in square brackets, `[]`, `[edit]`, `[citation needed]`;
