@@ -25,14 +25,22 @@ from curation.text.view import TextView
 def whole_view(texts: pa.LargeStringArray) -> None:
     """Everything: words with both hashes, lines, counts."""
     view = TextView(texts)
-    _ = view.words, view.exact_hashes, view.lines, view.line_totals, view.symbol_totals
+    _ = (
+        view.words,
+        view.exact_hashes,
+        view.lines,
+        view.line_totals,
+        view.mark_totals,
+        view.token_totals,
+    )
 
 
 WORK: dict[str, Callable[[pa.LargeStringArray], Any]] = {
     "word counts": lambda texts: TextView(texts).word_counts(),
     "line counts": lambda texts: TextView(texts).line_totals,
     "sentence counts": lambda texts: TextView(texts).sentence_counts(),
-    "symbol counts": lambda texts: TextView(texts).symbol_totals,
+    "mark counts": lambda texts: TextView(texts).mark_totals,
+    "token counts": lambda texts: TextView(texts).token_totals,
     "words": lambda texts: TextView(texts).words,
     "words, stop words": lambda texts: TextView(texts).vocabulary_counts(STOP_WORDS),
     "words and exact hashes": lambda texts: TextView(texts).exact_hashes,

@@ -12,11 +12,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from curation.api import Result, run
     from curation.document import Documents
+    from curation.filters.parameters import ByLanguage
     from curation.stage import Edited, Editor, Filter, Rule, Signals
 
-__all__ = ["Documents", "Edited", "Editor", "Filter", "Result", "Rule", "Signals", "run"]
+__all__ = [
+    "ByLanguage",
+    "Documents",
+    "Edited",
+    "Editor",
+    "Filter",
+    "Result",
+    "Rule",
+    "Signals",
+    "run",
+]
 
 _HOMES = {
+    "ByLanguage": "curation.filters.parameters",
     "Documents": "curation.document",
     "Result": "curation.api",
     "run": "curation.api",

@@ -1,6 +1,7 @@
 """What a stage is: the contracts between judges and the engine.
 
-What may live here: the base classes of stages (`Filter`, `Editor`, `GlobalStep`) and the `Rule`.
+What may live here: the base classes of stages (`Filter`, `Editor`, `GlobalStep`), the `Rule`, and
+which threshold of a rule is a document's.
 A stage knows nothing of Ray, storage, other stages or counting: it returns signals, and the engine
 evaluates rules, counts, samples and stores.
 """
@@ -13,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from curation.document import Documents
@@ -22,6 +23,28 @@ from curation.document import Documents
 #: numpy column) means "not scored" and violates no rule.
 Signals = Mapping[str, "np.ndarray | pa.Array"]
 
+#: The key of thresholds by language that stands for all languages that are not named.
+OTHER = "other"
+
+
+def for_language(threshold: Any, language: str | None) -> Any:
+    """The threshold of documents in a language (BCP-47); None is off.
+
+    Of a mapping, `zh-Hant` takes what it has for `zh-Hant`, else for `zh`, else for `other`, else
+    None; anything else is the threshold of every language.
+    """
+    if not isinstance(threshold, Mapping):
+        return threshold
+    tag = language or OTHER
+    while tag and tag not in threshold:
+        tag = tag.rpartition("-")[0]
+    return threshold.get(tag or OTHER)
+
+
+def by_language(threshold: Any) -> dict[str, Any]:
+    """A threshold as a mapping from languages."""
+    return dict(threshold) if isinstance(threshold, Mapping) else {OTHER: threshold}
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -29,7 +52,8 @@ class Rule:
 
     The document is dropped when its `signal` is strictly below the parameter named by `below`,
     strictly above the one named by `above`, not in the list named by `not_in`, or true where none
-    is named. A parameter that is None switches the rule off. A null signal violates nothing.
+    is named. A parameter that is None switches the rule off; one that is a mapping has a threshold
+    for each language (`for_language`). A null signal violates nothing.
     """
 
     name: str
@@ -43,18 +67,38 @@ class Rule:
         """Name of the stage's parameter that is this rule's threshold."""
         return self.below or self.above or self.not_in
 
+    def threshold(self, stage: Stage, languages: pa.Array) -> Any:
+        """What a stage's parameters say of documents in these languages.
+
+        One value for all; or, where the parameter is by language, an Arrow array of a number for
+        each document, null where the rule is off. Integers stay integers.
+        """
+        value = getattr(stage, self.parameter) if self.parameter else None
+        if not isinstance(value, Mapping):
+            return value
+        encoded = languages.dictionary_encode()
+        tags = [*encoded.dictionary.to_pylist(), None]
+        whole = all(isinstance(number, int) for number in value.values() if number is not None)
+        own = pa.array(
+            [for_language(value, t) for t in tags], pa.int64() if whole else pa.float64()
+        )
+        return own.take(pc.fill_null(encoded.indices, len(tags) - 1))
+
     def violated(self, values: pa.Array, threshold: Any) -> np.ndarray:
-        """Which documents the rule would drop: bool, one per value."""
+        """Which documents the rule would drop: bool, one per value. See `threshold`."""
         violated = np.zeros(len(values), dtype=bool)
         if self.parameter is not None and threshold is None:
             return violated
         valid = np.asarray(values.is_valid())
         if self.not_in is not None:
             allowed = pa.array(list(threshold), values.type)
-            inside = np.asarray(pa.compute.is_in(values, value_set=allowed))
+            inside = np.asarray(pc.is_in(values, value_set=allowed))
             np.logical_and(valid, ~inside, out=violated)
             return violated
-        numbers = values.drop_null().to_numpy(zero_copy_only=False)  # integers stay integers
+        if isinstance(threshold, pa.Array):
+            valid &= np.asarray(threshold.is_valid())
+            threshold = threshold.filter(pa.array(valid)).to_numpy()
+        numbers = values.filter(pa.array(valid)).to_numpy(zero_copy_only=False)  # integers stay
         if self.below is not None:
             violated[valid] = numbers < threshold
         elif self.above is not None:
@@ -185,6 +229,11 @@ class Removals:
     survivors: list[str]
     counted_rows: np.ndarray
     counts: np.ndarray
+
+
+def rules_of(stage: Stage | type[Stage]) -> tuple[Rule, ...]:
+    """The rules of a stage; none where its kind has no rules."""
+    return getattr(stage, "rules", ())
 
 
 class GlobalStep(Stage):

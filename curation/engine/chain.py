@@ -356,7 +356,7 @@ class Chain:
                     mask = drop == rule.name
                     if mask.any():
                         account.drop(rule.name, state.sizes, mask)
-                        threshold = getattr(spec.stage, rule.parameter) if rule.parameter else None
+                        threshold = rule.threshold(spec.stage, state.docs["language"])
                         self.samples.offer(
                             "dropped",
                             spec.name,
@@ -383,7 +383,7 @@ class Chain:
     ) -> None:
         """Fills `drop` with the first rule that drops each document; books what each would drop."""
         for rule in rules:
-            threshold = getattr(spec.stage, rule.parameter) if rule.parameter else None
+            threshold = rule.threshold(spec.stage, state.docs["language"])
             values = columns[rule.signal]
             violated = rule.violated(values, threshold)
             account.would_drop[rule.name] += int(violated.sum())
@@ -498,5 +498,7 @@ def near_threshold(rule: Rule, values: pa.Array, threshold: Any) -> np.ndarray:
     if rule.not_in or rule.parameter is None or threshold is None:
         return np.zeros(len(values), dtype=bool)
     numbers = values.to_numpy(zero_copy_only=False).astype(float)
+    if isinstance(threshold, pa.Array):
+        threshold = threshold.to_numpy(zero_copy_only=False).astype(float)
     with np.errstate(invalid="ignore"):
-        return np.asarray(np.abs(numbers - threshold) <= NEAR * abs(threshold), dtype=bool)
+        return np.asarray(np.abs(numbers - threshold) <= NEAR * np.abs(threshold), dtype=bool)

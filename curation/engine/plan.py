@@ -34,7 +34,7 @@ from curation.engine.recipe import (
 from curation.read import SUFFIXES
 from curation.read.common_crawl import archives
 from curation.read.span import Entry, Span
-from curation.stage import RAISED, Editor, Filter, GlobalStep, Stage
+from curation.stage import RAISED, Editor, Filter, GlobalStep, Stage, rules_of
 from curation.storage import InputError, InputFile, list_inputs
 from manifests.files import write_bytes
 from manifests.records import canonical, digest, digest_of
@@ -369,7 +369,7 @@ def segment_key(recipe: Recipe, segment: Segment) -> str:
 def stage_key(spec: StageSpec) -> tuple[str, str]:
     """Keys of a stage's scores and of its decisions: re-tuned thresholds change only the second."""
     stage = spec.stage
-    rules = stage.rules if isinstance(stage, (Filter, Editor)) else ()
+    rules = rules_of(stage)
     thresholds = {rule.parameter for rule in rules if rule.parameter}
     parameters = spec.parameters()
     scores = {k: v for k, v in parameters.items() if k not in thresholds}
@@ -462,7 +462,7 @@ def _probe_stage(stage: Stage, docs: Documents) -> dict[str, str]:
             raise RecipeError(f"rule {rule.name}: no signal is called {rule.signal!r}")
         if rule.parameter and rule.parameter not in type(stage).model_fields:
             raise RecipeError(f"rule {rule.name}: no parameter {rule.parameter!r}")
-        rule.violated(columns[rule.signal], getattr(stage, rule.parameter) if rule.parameter else 0)
+        rule.violated(columns[rule.signal], rule.threshold(stage, docs["language"]))
     for target, signal in adds.items():
         if target not in DOCUMENT_SCHEMA.names or target in ("id", "text", "duplicate_count"):
             raise RecipeError(f"adds: {target!r} is no document column that a filter may fill")

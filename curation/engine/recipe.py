@@ -20,8 +20,18 @@ from typing import Annotated, Any, ClassVar, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from curation.filters.parameters import MAPPING, SINGLE
 from curation.read import common_crawl
-from curation.stage import RAISED, Editor, Filter, GlobalStep, Rule, Stage
+from curation.stage import (
+    RAISED,
+    Editor,
+    Filter,
+    GlobalStep,
+    Rule,
+    Stage,
+    by_language,
+    rules_of,
+)
 from curation.stages import STAGES
 from curation.storage import COMMON_CRAWL
 
@@ -292,7 +302,28 @@ def load(
                     f"stages: {spec.name} reads text and stands before `extract`, which makes it; "
                     "put it after (a stage that reads no text says `needs_text = False`)"
                 )
+    _languages_are_known(stages, encoded)
     return Recipe(model, stages)
+
+
+def _languages_are_known(stages: Sequence[StageSpec], encoded: bool) -> None:
+    """Refuses thresholds by language where a document's language is not known (yet)."""
+    for place, spec in enumerate(stages):
+        names = [rule.parameter for rule in rules_of(spec.stage) if rule.parameter]
+        mapped = [name for name in names if isinstance(getattr(spec.stage, name), Mapping)]
+        if not mapped:
+            continue
+        finds = [i for i, s in enumerate(stages) if "language" in getattr(s.stage, "adds", ())]
+        if finds and finds[-1] > place:
+            raise RecipeError(
+                f"{spec.name}.{mapped[0]}: thresholds by language, before the stage "
+                f"{stages[finds[-1]].name}, which finds the language; put it after"
+            )
+        if encoded and not finds:
+            raise RecipeError(
+                f"{spec.name}.{mapped[0]}: thresholds by language, and no document has one: "
+                "put the stage `language` before it"
+            )
 
 
 def _refuse_paths(section: Any) -> None:
@@ -357,10 +388,15 @@ def _set(raw: dict[str, Any], setting: str) -> None:
     if not isinstance(stages, list):
         raise RecipeError("stages: a list is wanted")
     if head not in RecipeModel.model_fields:
-        for entry in stages:
+        for index, entry in enumerate(stages):
             kind, parameters = _entry(entry)
             if (parameters.get("as") or kind) == head and rest:
                 target, head, rest = _replace(raw, entry), rest[0], rest[1:]
+                stage = _class(index, kind)
+                if rest and head in {rule.parameter for rule in rules_of(stage)}:
+                    # One language more: what was the threshold stays that of the others.
+                    default = stage.model_fields[head].default
+                    target[head] = by_language(target.get(head, default))
                 break
         else:
             names = [p.get("as") or k for k, p in map(_entry, stages)]
@@ -452,7 +488,8 @@ def _validate(model: type[BaseModel], raw: Mapping[str, Any], prefix: str) -> Ba
     except ValidationError as error:
         raise RecipeError(_explain(model, error, prefix)) from None
     for name, value in found.model_dump().items():
-        if isinstance(value, float) and not math.isfinite(value):
+        numbers = value.values() if isinstance(value, dict) else [value]
+        if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
             raise RecipeError(f"{prefix}{name}: a finite number is wanted (None switches off)")
     return found
 
@@ -460,7 +497,7 @@ def _validate(model: type[BaseModel], raw: Mapping[str, Any], prefix: str) -> Ba
 def _explain(model: type[BaseModel], error: ValidationError, prefix: str) -> str:
     """The first fault of a validation in one line."""
     fault = error.errors(include_url=False)[0]
-    path = [str(step) for step in fault["loc"]]
+    path = [str(step) for step in fault["loc"] if step not in UNSAID]
     fields: Iterable[str] = model.model_fields
     if path and path[0] == "input" and model is RecipeModel:
         kinds = {m.model_fields["kind"].annotation.__args__[0]: m for m in INPUTS}  # type: ignore[union-attr]
@@ -484,6 +521,9 @@ def _explain(model: type[BaseModel], error: ValidationError, prefix: str) -> str
         return f"{where.rstrip('.')}: {message}"
     return f"{where.rstrip('.')}: {message} (got {fault['input']!r})"
 
+
+#: Steps of pydantic's locations that are no keys: the forms of `ByLanguage`.
+UNSAID = (SINGLE, MAPPING, "[key]")
 
 INPUTS = (WarcInput, WetInput, JsonlInput, ParquetInput, TextInput, CommonCrawlInput)
 

@@ -58,7 +58,10 @@ class Samples:
         values: pa.Array | None = None,
         threshold: Any = None,
     ) -> None:
-        """Considers the documents `indices` of a batch; `words` are the batch's `id_words`."""
+        """Considers the documents `indices` of a batch; `words` are the batch's `id_words`.
+
+        `threshold` is one for all, or an Arrow array of one per document.
+        """
         if not len(indices):
             return
         key = (kind, stage, reason)
@@ -82,7 +85,9 @@ class Samples:
                     "id": docs["id"][index].as_py(),
                     "url": docs["url"][index].as_py(),
                     "value": _shown(values[index].as_py()) if values is not None else None,
-                    "threshold": _shown(threshold),
+                    "threshold": _shown(
+                        threshold[index].as_py() if isinstance(threshold, pa.Array) else threshold
+                    ),
                     "text": _text(docs, index),
                 }
             )

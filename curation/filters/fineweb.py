@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 from curation.document import Documents
-from curation.filters.parameters import Count, Share
-from curation.stage import Filter, Rule, Signals
+from curation.filters.parameters import ByLanguage, Count, Share
+from curation.filters.words import WordFilter
+from curation.stage import Rule, Signals
 from curation.text import repetition
-from curation.text.view import Definition, share, versions
+from curation.text.view import share, versions
 
 
-class FineWeb(Filter):
+class FineWeb(WordFilter):
     """Drop documents that are lists of short or repeated lines (Penedo et al. 2024, section 3.6).
 
     A terminal mark is one of the 160 or so of all scripts that datatrove lists. `words` names whose
@@ -30,7 +31,6 @@ class FineWeb(Filter):
     """
 
     version: ClassVar[int] = 1
-    group: ClassVar[str | None] = "heuristics"
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule("few_line_ends", "line_punctuation", below="min_line_punctuation"),
         Rule("short_lines", "short_lines", above="max_short_lines"),
@@ -38,29 +38,27 @@ class FineWeb(Filter):
         Rule("many_newlines", "newline_ratio", above="max_newline_ratio"),
     )
 
-    words: Definition = "unicode"
-    """Whose words and lines."""
-    min_line_punctuation: Share | None = 0.12
+    min_line_punctuation: ByLanguage[Share] = 0.12
     """Share of lines that end with a terminal mark."""
-    max_short_lines: Share | None = 0.67
+    max_short_lines: ByLanguage[Share] = 0.67
     """Share of lines of at most `short_line` characters."""
     short_line: Count = 30
     """Code points."""
-    max_dup_line_chars: Share | None = 0.10
+    max_dup_line_chars: ByLanguage[Share] = 0.10
     """Share of characters that are in lines which occurred before."""
-    max_newline_ratio: Share | None = 0.30
+    max_newline_ratio: ByLanguage[Share] = 0.30
     """Newlines per word."""
 
     def depends(self) -> dict[str, str]:
         """The definitions of the text view, and the terminal marks."""
-        return {**versions("datatrove"), **versions(self.words)}
+        return {**versions("datatrove"), **super().depends()}
 
     def score(self, docs: Documents) -> Signals:
         """`line_punctuation`, `short_lines`, `dup_line_chars`, `newline_ratio` (float64).
 
         Null where there are no lines, or no words.
         """
-        view, trimmed = docs.view, self.words == "unicode"
+        view, trimmed = self.view(docs), self.words == "unicode"
         lines = view.line_ends(self.short_line, trimmed)
         if trimmed:
             pieces, _ = repetition.lines_and_paragraphs(view)
@@ -68,7 +66,7 @@ class FineWeb(Filter):
             whole = again.total
         else:
             again = repetition.duplicates(repetition.between_newlines(view, blank=False))
-            whole = view.symbol_totals.code_points - lines.newlines
+            whole = view.mark_totals.code_points - lines.newlines
         words = view.word_counts(self.words)
         return {
             "line_punctuation": share(lines.terminal, lines.lines),

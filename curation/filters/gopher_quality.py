@@ -12,18 +12,19 @@ import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from curation.document import Documents
-from curation.filters.parameters import Count, Number, Share
-from curation.stage import Filter, Rule, Signals
+from curation.filters.parameters import ByLanguage, Count, Number, Share, refuse_empty_range
+from curation.filters.words import WordFilter
+from curation.stage import Rule, Signals, by_language
 from curation.text import reference
 from curation.text.characters import MARKED
 from curation.text.datatrove import SYMBOLS_ONLY
-from curation.text.view import Definition, TextView, share, versions
+from curation.text.view import TextView, share
 
 #: Rae et al. 2021, section A.1.1.
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
 
 
-class GopherQuality(Filter):
+class GopherQuality(WordFilter):
     """Drop documents that do not look like prose (Rae et al. 2021, section A.1.1).
 
     `words` names whose definitions of words and lines are taken:
@@ -51,7 +52,6 @@ class GopherQuality(Filter):
     """
 
     version: ClassVar[int] = 2
-    group: ClassVar[str | None] = "heuristics"
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule("too_few_words", signal="words", below="min_words"),
         Rule("too_many_words", signal="words", above="max_words"),
@@ -65,27 +65,25 @@ class GopherQuality(Filter):
         Rule("few_stop_words", signal="stop_words", below="min_stop_words"),
     )
 
-    words: Definition = "unicode"
-    """Whose words and lines."""
-    min_words: Count | None = 50
+    min_words: ByLanguage[Count] = 50
     """Words."""
-    max_words: Count | None = 100_000
+    max_words: ByLanguage[Count] = 100_000
     """Words."""
-    min_mean_word_length: Number | None = 3.0
+    min_mean_word_length: ByLanguage[Number] = 3.0
     """Code points a word."""
-    max_mean_word_length: Number | None = 10.0
+    max_mean_word_length: ByLanguage[Number] = 10.0
     """Code points a word."""
-    max_hash_ratio: Number | None = 0.1
+    max_hash_ratio: ByLanguage[Number] = 0.1
     """'#' per word."""
-    max_ellipsis_ratio: Number | None = 0.1
+    max_ellipsis_ratio: ByLanguage[Number] = 0.1
     """Ellipses ("..." or U+2026) per word."""
-    max_bullet_lines: Share | None = 0.9
+    max_bullet_lines: ByLanguage[Share] = 0.9
     """Share of lines that begin with a bullet."""
-    max_ellipsis_lines: Share | None = 0.3
+    max_ellipsis_lines: ByLanguage[Share] = 0.3
     """Share of lines that end with an ellipsis."""
-    min_alphabetic_words: Share | None = 0.8
+    min_alphabetic_words: ByLanguage[Share] = 0.8
     """Share of white-space separated tokens with at least one letter."""
-    min_stop_words: Count | None = 2
+    min_stop_words: ByLanguage[Count] = 2
     """Words of `stop_words` that occur."""
     stop_words: Annotated[tuple[str, ...], Field(strict=False)] = STOP_WORDS
     """Words looked for; an empty list switches the rule off."""
@@ -102,32 +100,24 @@ class GopherQuality(Filter):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        for low, high in (
-            ("min_words", "max_words"),
-            ("min_mean_word_length", "max_mean_word_length"),
-        ):
-            least, most = getattr(self, low), getattr(self, high)
-            if least is not None and most is not None and least > most:
-                raise ValueError(f"{low} ({least}) is above {high} ({most}): nothing would be kept")
+        refuse_empty_range(self, "min_words", "max_words")
+        refuse_empty_range(self, "min_mean_word_length", "max_mean_word_length")
         different = len({"".join(map(reference.fold, word)) for word in self.stop_words})
-        least = self.min_stop_words
-        if self.stop_words and self.distinct_stop_words and least is not None and least > different:
+        wanted = [n for n in by_language(self.min_stop_words).values() if n is not None]
+        most = max(wanted, default=0)
+        if self.stop_words and self.distinct_stop_words and most > different:
             raise ValueError(
-                f"min_stop_words ({least}) is more than the {different} different stop_words: "
+                f"min_stop_words ({most}) is more than the {different} different stop_words: "
                 "nothing would be kept"
             )
         return self
-
-    def depends(self) -> dict[str, str]:
-        """The definitions of the text view."""
-        return versions(self.words)
 
     def score(self, docs: Documents) -> Signals:
         """`words`, `stop_words` (int64), the others float64, null where they divide by nothing.
 
         `stop_words` is null when there are none to look for.
         """
-        view, definition = docs.view, self.words
+        view, definition = self.view(docs), self.words
         stop_words: np.ndarray | pa.Array = pa.nulls(len(docs), pa.int64())
         if self.stop_words:  # before the totals of words, which come with the words
             stop_words = view.vocabulary_counts(
@@ -142,19 +132,19 @@ class GopherQuality(Filter):
         }
 
     def _of_unicode(self, view: TextView) -> Signals:
-        words, symbols = view.word_totals, view.symbol_totals
+        words, symbols, tokens = view.word_totals, view.mark_totals, view.token_totals
         return {
             "words": words.words,
             "mean_word_length": share(words.code_points, words.words),
             "hash_ratio": share(symbols.hashes, words.words),
             "ellipsis_ratio": share(symbols.ellipses, words.words),
-            "alphabetic_words": share(symbols.alphabetic_tokens, symbols.tokens),
+            "alphabetic_words": share(tokens.alphabetic, tokens.tokens),
         }
 
     def _of_datatrove(self, view: TextView) -> Signals:
         plain = view.word_sums("datatrove", without=SYMBOLS_ONLY)
         every = np.diff(view.words_of("datatrove").offsets)
-        symbols = view.symbol_totals
+        symbols = view.mark_totals
         return {
             "words": plain.words,
             "mean_word_length": share(plain.code_points, plain.words),

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from curation.document import Documents
-from curation.filters.parameters import Share
-from curation.stage import Filter, Rule, Signals
+from curation.filters.parameters import ByLanguage, Share
+from curation.filters.words import WordFilter
+from curation.stage import Rule, Signals
 from curation.text import repetition
-from curation.text.view import Definition, versions
 
 
-class GopherRepetition(Filter):
+class GopherRepetition(WordFilter):
     """Drop documents that repeat themselves (Rae et al. 2021, section A.1.1 and Table A1).
 
     Each parameter is the largest share that is kept. What counts as a duplicate, and what its
@@ -27,7 +27,6 @@ class GopherRepetition(Filter):
     """
 
     version: ClassVar[int] = 1
-    group: ClassVar[str | None] = "heuristics"
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule("dup_paragraphs", "dup_paragraph_fraction", above="max_dup_paragraph_fraction"),
         Rule("dup_paragraph_chars", "dup_paragraph_chars", above="max_dup_paragraph_chars"),
@@ -40,42 +39,37 @@ class GopherRepetition(Filter):
         ),
     )
 
-    words: Definition = "unicode"
-    """Whose words, lines and ways of counting."""
-    max_dup_line_fraction: Share | None = 0.30
+    max_dup_line_fraction: ByLanguage[Share] = 0.30
     """Share of lines."""
-    max_dup_paragraph_fraction: Share | None = 0.30
+    max_dup_paragraph_fraction: ByLanguage[Share] = 0.30
     """Share of paragraphs."""
-    max_dup_line_chars: Share | None = 0.20
+    max_dup_line_chars: ByLanguage[Share] = 0.20
     """Share of characters that are in duplicated lines."""
-    max_dup_paragraph_chars: Share | None = 0.20
+    max_dup_paragraph_chars: ByLanguage[Share] = 0.20
     """Share of characters that are in duplicated paragraphs."""
-    max_top_2_gram: Share | None = 0.20
+    max_top_2_gram: ByLanguage[Share] = 0.20
     """Share of characters that are in the most common pair of words."""
-    max_top_3_gram: Share | None = 0.18
+    max_top_3_gram: ByLanguage[Share] = 0.18
     """Share of characters, three words."""
-    max_top_4_gram: Share | None = 0.16
+    max_top_4_gram: ByLanguage[Share] = 0.16
     """Share of characters, four words."""
-    max_dup_5_gram: Share | None = 0.15
+    max_dup_5_gram: ByLanguage[Share] = 0.15
     """Share of characters that are in duplicated runs of five words."""
-    max_dup_6_gram: Share | None = 0.14
+    max_dup_6_gram: ByLanguage[Share] = 0.14
     """Share of characters, six words."""
-    max_dup_7_gram: Share | None = 0.13
+    max_dup_7_gram: ByLanguage[Share] = 0.13
     """Share of characters, seven words."""
-    max_dup_8_gram: Share | None = 0.12
+    max_dup_8_gram: ByLanguage[Share] = 0.12
     """Share of characters, eight words."""
-    max_dup_9_gram: Share | None = 0.11
+    max_dup_9_gram: ByLanguage[Share] = 0.11
     """Share of characters, nine words."""
-    max_dup_10_gram: Share | None = 0.10
+    max_dup_10_gram: ByLanguage[Share] = 0.10
     """Share of characters, ten words."""
-
-    def depends(self) -> dict[str, str]:
-        """The definitions of the text view."""
-        return versions(self.words)
 
     def score(self, docs: Documents) -> Signals:
         """One share (float64) per parameter, named as it is without `max_`."""
-        shares = repetition.ngram_shares(docs.view, self.words)
+        view = self.view(docs)
+        shares = repetition.ngram_shares(view, self.words)
         top = {f"top_{n}_gram": shares[n] for n in repetition.TOP_NGRAMS}
         duplicated = {f"dup_{n}_gram": shares[n] for n in repetition.DUPLICATED_NGRAMS}
-        return {**repetition.line_shares(docs.view, self.words), **top, **duplicated}
+        return {**repetition.line_shares(view, self.words), **top, **duplicated}

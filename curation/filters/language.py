@@ -18,6 +18,7 @@ from pydantic import Field, model_validator
 
 from curation import models
 from curation.document import Documents
+from curation.filters.parameters import ByLanguage, Share
 from curation.stage import Filter, Rule, Signals
 
 #: The public model for 176 languages (Joulin et al., arXiv 1607.01759; fasttext.cc, CC-BY-SA 3.0).
@@ -41,7 +42,7 @@ class Language(Filter):
 
     keep: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
     """Languages kept, as BCP-47 tags that the model can give; None keeps all."""
-    min_score: float = Field(0.65, ge=0, le=1)
+    min_score: ByLanguage[Share] = 0.65
     """Probability (FineWeb: 0.65, arXiv 2406.17557, 3.2)."""
     model: str = LID_176
     """Name or path of a fastText model with labels such as `__label__de` or `__label__deu_Latn`."""

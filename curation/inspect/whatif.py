@@ -25,7 +25,7 @@ from curation.engine.recipe import (
 from curation.engine.tables import signals_schema
 from curation.inspect.signals import batches
 from curation.inspect.trace import text_of
-from curation.stage import Editor, Filter
+from curation.stage import Editor, Filter, by_language
 
 KEPT, DROPPED, FAILED, UNKNOWN = "kept", "dropped", "failed", "unknown"
 OUTCOMES = (KEPT, DROPPED, FAILED, UNKNOWN)
@@ -96,7 +96,8 @@ def _changed(plan: Plan, settings: Sequence[str]) -> dict[str, StageSpec]:
             raise RecipeError(f"--set {setting}: STAGE.PARAMETER=VALUE is wanted")
         if name not in specs:
             raise RecipeError(f"--set {key}: no such stage{nearest(name, specs)}")
-        stage = specs[name].stage
+        parameter, _, language = parameter.partition(".")
+        stage = changed[name].stage
         rules = stage.rules if isinstance(stage, (Filter, Editor)) else ()
         thresholds = [rule.parameter for rule in rules if rule.parameter]
         if parameter not in thresholds:
@@ -110,6 +111,8 @@ def _changed(plan: Plan, settings: Sequence[str]) -> dict[str, StageSpec]:
             value = parse_yaml(text)
         except ValueError as error:
             raise RecipeError(f"--set {key}{error}") from None
+        if language:
+            value = {**by_language(getattr(stage, parameter)), language: value}
         changed[name] = with_parameters(changed[name], {parameter: value})
     return changed
 
@@ -185,7 +188,7 @@ def _new(
                 assert isinstance(stage, (Filter, Editor))
                 for rule in stage.rules:
                     column = table[f"{spec.name}.{rule.signal}"].combine_chunks()
-                    threshold = getattr(stage, rule.parameter) if rule.parameter else None
+                    threshold = rule.threshold(stage, table["language"].combine_chunks())
                     violated = rule.violated(column, threshold)
                     violations.append(violated)
                     labels.append(f"{spec.name}:{rule.name}")

@@ -93,3 +93,17 @@ def _pointer(_: Any, array: Any) -> Any:
 #: instruction that costs more than finding a word, and its indices may be negative; a pointer knows
 #: nothing of this.
 pointer: Any = intrinsic(_pointer)
+
+
+def _load8(_: Any, data: Any, i: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        where = builder.gep(arguments[0], [arguments[1]])
+        word = builder.bitcast(where, context.get_value_type(_types.uint64).as_pointer())
+        return builder.load(word, align=1)
+
+    return _types.uint64(_types.CPointer(_types.uint8), _types.int64), code
+
+
+#: `load8(data, i)`, in a kernel: the eight bytes from `i` on as one uint64, the first the lowest.
+#: The caller sees to it that they are there.
+load8: Any = intrinsic(_load8)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curation.text.cache import inline, kernel, part, pointer
+from curation.text.cache import inline, kernel, load8, part, pointer
 from curation.text.characters import (
     ALPHABETIC,
     APOSTROPHE,
@@ -33,6 +33,7 @@ from curation.text.characters import (
     NUMBER,
     OTHER,
     PARAGRAPH_LINE,
+    SINGLE,
     SPACE,
     TERMINAL,
 )
@@ -43,6 +44,7 @@ Longs = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 Table = NDArray[np.uint32]
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 CLASS = (1 << CLASS_BITS) - 1
 ELLIPSIS = 0x2026
@@ -150,14 +152,17 @@ def bytes_hash(data: Any, start: Any, stop: Any) -> Any:
     """A 64-bit hash of the bytes [start, stop), eight at a time: cheaper than `word_hash`."""
     state = np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(stop - start)
     i = start
-    while i < stop:
+    while i + 8 <= stop:
+        state = (state ^ load8(data, i)) * np.uint64(0xD6E8FEB86659FD93)
+        state ^= state >> np.uint64(32)
+        i += 8
+    if i < stop:
         chunk = np.uint64(0)
-        last = min(i + 8, stop)
-        shift = np.uint64(0)
-        while i < last:
-            chunk |= np.uint64(data[i]) << shift
-            shift += np.uint64(8)
-            i += 1
+        if stop >= 8:  # the last eight bytes, without those that are not of the rest
+            chunk = load8(data, stop - 8) >> np.uint64(8 * (8 - stop + i))
+        else:
+            for k in range(i, stop):
+                chunk |= np.uint64(data[k]) << np.uint64(8 * (k - i))
         state = (state ^ chunk) * np.uint64(0xD6E8FEB86659FD93)
         state ^= state >> np.uint64(32)
     state = (state ^ state >> np.uint64(33)) * np.uint64(0xFF51AFD7ED558CCD)
@@ -274,11 +279,22 @@ def find_tokens(
 
 
 @kernel
-def hash_words(data: Bytes, starts: Ints, stops: Ints, table: Table, hashes: Hashes) -> None:
-    """Per word: its exact hash (uint64)."""
+def hash_words(
+    data: Bytes, starts: Ints, stops: Ints, table: Table, folded: bool, hashes: Hashes
+) -> None:
+    """Per word: its hash (uint64), exact or after case folding."""
     text, classes = pointer(data), pointer(table)
     for w in range(starts.size):
-        hashes[w] = word_hash(text, starts[w], stops[w], classes, False)
+        hashes[w] = word_hash(text, starts[w], stops[w], classes, folded)
+
+
+@kernel
+def begins_single(data: Bytes, starts: Ints, table: Table, single: Bools) -> None:
+    """Per word: whether it begins with a letter that is a word of its own (bool)."""
+    text, classes = pointer(data), pointer(table)
+    for w in range(starts.size):
+        point, _ = decode(text, starts[w], data.size)
+        single[w] = classes[point] & CLASS == SINGLE
 
 
 @kernel
@@ -444,50 +460,54 @@ def find_lines(
 
 
 @kernel
-def count_symbols(
-    data: Bytes,
-    begins: Longs,
-    ends: Longs,
-    table: Table,
-    points: Longs,
-    tokens: Longs,
-    alphabetic: Longs,
-    hashes: Longs,
-    ellipses: Longs,
+def count_marks(
+    data: Bytes, begins: Longs, ends: Longs, points: Longs, hashes: Longs, ellipses: Longs
 ) -> None:
-    """Per document: code points, tokens, tokens with a letter, '#', ellipses (int64 each)."""
+    """Per document (int64): code points, '#', and ellipses ("..." without overlap, and U+2026)."""
+    text = pointer(data)
+    for d in range(begins.size):
+        start, end = begins[d], ends[d]
+        count, sharp = 0, 0
+        for i in range(start, end):
+            count += text[i] & 0xC0 != 0x80
+            sharp += text[i] == 35
+        mark = 0
+        i = start
+        while i < end:
+            if text[i] == 46 and i + 2 < end and text[i + 1] == 46 == text[i + 2]:
+                mark += 1
+                i += 2
+            elif text[i] == 0xE2 and i + 2 < end and text[i + 1] == 0x80 and text[i + 2] == 0xA6:
+                mark += 1
+            i += 1
+        points[d] = count
+        hashes[d] = sharp
+        ellipses[d] = mark
+
+
+@kernel
+def count_tokens(
+    data: Bytes, begins: Longs, ends: Longs, table: Table, tokens: Longs, alphabetic: Longs
+) -> None:
+    """Per document: runs without white space, and those with a letter (int64 each)."""
     text, classes = pointer(data), pointer(table)
     for d in range(begins.size):
         i, end = begins[d], ends[d]
-        n_points = 0
         n_tokens = 0
         n_alphabetic = 0
-        n_hashes = 0
-        n_ellipses = 0
         inside = 0  # a token
         lettered = 0  # the token has a letter
         while i < end:
             point, size = decode(text, i, end)
             kind = classes[point] & CLASS
             i += size
-            n_points += 1
             solid = int(kind != SPACE)
             n_tokens += solid & ~inside
             n_alphabetic += lettered & ~solid
             lettered = (lettered | int(kind >= LETTER)) & solid
             inside = solid
-            if kind == OTHER:
-                n_hashes += point == 35
-                n_ellipses += point == ELLIPSIS
-                if point == 46 and i + 1 < end and text[i] == 46 == text[i + 1]:
-                    n_ellipses += 1
-                    n_points += 2
-                    i += 2
-        points[d] = n_points
         tokens[d] = n_tokens
         alphabetic[d] = n_alphabetic + lettered
-        hashes[d] = n_hashes
-        ellipses[d] = n_ellipses
 
 
 @part

@@ -131,14 +131,20 @@ class LineEnds:
 
 
 @dataclass(frozen=True)
-class SymbolCounts:
+class MarkCounts:
     """Per document, int64."""
 
     code_points: NDArray[np.int64]
-    tokens: NDArray[np.int64]
-    alphabetic_tokens: NDArray[np.int64]  # with a letter (category L*)
     hashes: NDArray[np.int64]  # '#'
     ellipses: NDArray[np.int64]  # "..." without overlap from the left, and U+2026
+
+
+@dataclass(frozen=True)
+class TokenCounts:
+    """Per document, int64."""
+
+    tokens: NDArray[np.int64]
+    alphabetic: NDArray[np.int64]  # with a letter (category L*)
 
 
 class TextView:
@@ -238,9 +244,17 @@ class TextView:
         return found
 
     @cached_property
-    def symbol_totals(self) -> SymbolCounts:
-        """Counts of code points, tokens and symbols."""
-        return SymbolCounts(*self._per_document("count_symbols", 5))
+    def mark_totals(self) -> MarkCounts:
+        """Counts of code points, '#' and ellipses."""
+        found = MarkCounts(*(np.empty(len(self), np.int64) for _ in range(3)))
+        columns = (found.code_points, found.hashes, found.ellipses)
+        _kernels().count_marks(self.data, self.begins, self.ends, *columns)
+        return found
+
+    @cached_property
+    def token_totals(self) -> TokenCounts:
+        """Counts of runs without white space."""
+        return TokenCounts(*self._per_document("count_tokens", 2))
 
     @cached_property
     def words(self) -> Words:
@@ -271,6 +285,16 @@ class TextView:
         if definition == "unicode":
             return self.words
         return self._datatrove_words if definition == "datatrove" else self._tokens
+
+    def segmented(self, names: tuple[str | None, ...]) -> TextView:
+        """The same texts with the words of a segmenter (`curation.text.segmenters`) or None for
+        each document; made once for the same names."""
+        from curation.text import segmenters
+
+        known: dict[tuple[str | None, ...], TextView] = self.__dict__.setdefault("_segmented", {})
+        if names not in known:
+            known[names] = segmenters.segmented(self, names)
+        return known[names]
 
     @cached_property
     def _datatrove_words(self) -> Words:
@@ -314,7 +338,7 @@ class TextView:
         """The hash of each of `words` as it is written, upper and lower case apart."""
         words = self.words
         hashes = np.empty(len(words.starts), np.uint64)
-        _kernels().hash_words(self.data, words.starts, words.stops, table(), hashes)
+        _kernels().hash_words(self.data, words.starts, words.stops, table(), False, hashes)
         return hashes
 
     def vocabulary_counts(

@@ -108,16 +108,22 @@ def may_be_special(data: Any, start: Any, stop: Any, cases: Any) -> Any:
     return lengths >> np.uint64(size) & np.uint64(1) != 0
 
 
+@part
+def look_up(data: Any, start: Any, stop: Any, cases: Any) -> Any:
+    """As `special`, in the table itself."""
+    s = find(bytes_hash(data, start, stop), cases)
+    return np.int64(cases.pieces[s]) if s >= 0 else np.int64(-1)
+
+
 @inline
 def special(data: Any, start: Any, stop: Any, cases: Any) -> Any:
     """The entry in `pieces` of the special case at bytes [start, stop), or -1."""
     if not may_be_special(data, start, stop, cases):
         return np.int64(-1)
-    s = find(bytes_hash(data, start, stop), cases)
-    return np.int64(cases.pieces[s]) if s >= 0 else np.int64(-1)
+    return look_up(data, start, stop, cases)
 
 
-@part
+@inline
 def prefix_size(data: Any, start: Any, stop: Any, table: Any) -> Any:
     """Bytes that are cut off the front, 0 for none."""
     point, size = decode(data, start, stop)
@@ -163,7 +169,7 @@ def stop_size(data: Any, start: Any, stop: Any, table: Any) -> Any:
     return 0
 
 
-@part
+@inline
 def suffix_size(data: Any, start: Any, stop: Any, some: Any, table: Any, cases: Any) -> Any:
     """Bytes that are cut off the end, 0 for none: the longest that fits."""
     if start >= stop:
@@ -198,7 +204,7 @@ def suffix_size(data: Any, start: Any, stop: Any, some: Any, table: Any, cases: 
     return most
 
 
-@part
+@inline
 def infix_end(data: Any, start: Any, i: Any, stop: Any, table: Any) -> Any:
     """Where the mark that divides the word at byte `i` ends; `i` where none does."""
     point, size = decode(data, i, stop)
@@ -292,7 +298,7 @@ def is_host(data: Any, i: Any, stop: Any, table: Any) -> Any:
     return i >= stop or data[i] == 47 or data[i] == 63 or data[i] == 35
 
 
-@part
+@inline
 def is_url(data: Any, start: Any, stop: Any, table: Any) -> Any:
     """Whether the word is an address: `[scheme://][user@]host[:port][/path]`."""
     dots = False
@@ -460,7 +466,7 @@ def divide(
     return w
 
 
-@part
+@inline
 def join_cases(
     data: Any,
     first: Any,
@@ -586,13 +592,30 @@ def line_end(data: Any, i: Any, end: Any) -> Any:
     byte = data[i]
     if byte == 13:
         return 2 if i + 1 < end and data[i + 1] == 10 else 1
-    if 10 <= byte <= 12 or 28 <= byte <= 30:
-        return 1
+    if byte <= 30:
+        return 1 if 10 <= byte <= 12 or byte >= 28 else 0
     if byte == 0xC2 and i + 1 < end and data[i + 1] == 0x85:
         return 2
     if byte == 0xE2 and i + 2 < end and data[i + 1] == 0x80 and data[i + 2] & 0xFE == 0xA8:
         return 3
     return 0
+
+
+@inline
+def trim(data: Any, start: Any, stop: Any, table: Any) -> Any:
+    """The bytes [start, stop) without white space at both ends."""
+    while start < stop:
+        point, size = decode(data, start, stop)
+        if not table[point] & SPACE:
+            break
+        start += size
+    while start < stop:
+        last = before(data, start, stop)
+        point, _ = decode(data, last, stop)
+        if not table[point] & SPACE:
+            break
+        stop = last
+    return start, stop
 
 
 @kernel
@@ -612,27 +635,25 @@ def count_lines(
         i, end = begins[d], ends[d]
         count, bullet, ellipsis = 0, 0, 0
         while i < end:
-            first = np.int64(0)  # the first code point that is not white space
-            dots = 0  # full stops in a row before white space, an ellipsis counting as three
-            gap = False  # white space since
+            start = i
             size = 0
             while i < end:
-                size = line_end(text, i, end)
-                if size:
-                    break
-                point, step = decode(text, i, end)
-                i += step
-                if classes[point] & SPACE:
-                    gap = True
-                    continue
-                first = first or point
-                before_it = 0 if gap else dots
-                dots = before_it + 1 if point == 46 else 3 * (point == ELLIPSIS)
-                gap = False
+                # Nearly all bytes are letters or spaces, which end no line.
+                if text[i] <= 30 or text[i] == 0xC2 or text[i] == 0xE2:
+                    size = line_end(text, i, end)
+                    if size:
+                        break
+                i += 1
+            first, last = trim(text, start, i, classes)
             i += size
             count += 1
-            bullet += first == 0x2022 or first == 45
-            ellipsis += dots >= 3
+            if first < last:
+                point, _ = decode(text, first, last)
+                bullet += point == 0x2022 or point == 45
+                point, _ = decode(text, before(text, first, last), last)
+                dots = last - first >= 3 and text[last - 1] == 46
+                dots = dots and text[last - 2] == 46 and text[last - 3] == 46
+                ellipsis += point == ELLIPSIS or dots
         lines[d] = count
         bullets[d] = bullet
         ellipses[d] = ellipsis
@@ -658,29 +679,23 @@ def count_line_ends(
         i, end = begins[d], ends[d]
         count, ended, few, breaks = 0, 0, 0, 0
         while i < end:
-            points = 0  # of the line so far
-            first = -1  # of them, before the first that is not white space
-            solid = 0  # up to the last that is not white space
-            last = np.uint32(0)  # bits of the last character, white space only unless `trimmed`
+            start = i
             while i < end and text[i] != 10:
-                point, size = decode(text, i, end)
-                bits = classes[point]
-                i += size
-                blank = bits & SPACE != 0
-                if not blank:
-                    if first < 0:
-                        first = points
-                    solid = points + 1
-                if not (blank and trimmed):
-                    last = bits
-                points += 1
-            if i < end:
-                breaks += 1
                 i += 1
-            if first >= 0:
+            stop = i
+            breaks += i < end
+            i += 1
+            first, last = trim(text, start, stop, classes)
+            if first < last:
+                if trimmed:
+                    start, stop = first, last
+                point, _ = decode(text, before(text, start, stop), stop)
                 count += 1
-                ended += last & TERMINAL != 0
-                few += (solid - first if trimmed else points) <= most
+                ended += classes[point] & TERMINAL != 0
+                points = 0
+                for k in range(start, stop):
+                    points += text[k] & 0xC0 != 0x80
+                few += points <= most
         lines[d] = count
         terminal[d] = ended
         short[d] = few

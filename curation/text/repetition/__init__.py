@@ -127,7 +127,7 @@ def ngram_shares(view: TextView, definition: Definition) -> dict[int, NDArray[np
         totals,
     )
     if definition == "datatrove":
-        totals[:] = view.symbol_totals.code_points[:, None]
+        totals[:] = view.mark_totals.code_points[:, None]
     shares = share(chars, totals)
     shares[chars < 0] = np.nan
     return {n: shares[:, n - kernels.FIRST] for n in (*TOP_NGRAMS, *DUPLICATED_NGRAMS)}
@@ -148,7 +148,7 @@ def line_shares(view: TextView, definition: Definition) -> Mapping[str, NDArray[
     if definition == "datatrove":
         lines = duplicates(between_newlines(view, runs=1))
         paragraphs = duplicates(between_newlines(view, runs=2, stripped=True))
-        line_total = paragraph_total = view.symbol_totals.code_points
+        line_total = paragraph_total = view.mark_totals.code_points
     else:
         lines, paragraphs = map(duplicates, lines_and_paragraphs(view))
         line_total, paragraph_total = lines.total, paragraphs.total
