@@ -17,7 +17,7 @@ import pyarrow as pa
 from pydantic import model_validator
 
 from curation.document import Documents
-from curation.filters.parameters import Count
+from curation.filters.parameters import ByLanguage, Count
 from curation.stage import Edited, Editor, Rule
 from curation.text.lines import c4_lines
 from curation.text.view import TextView, versions
@@ -58,7 +58,7 @@ class C4(Editor):
     version: ClassVar[int] = 1
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule("lorem_ipsum", signal="lorem_ipsum", above="max_lorem_ipsum"),
-        Rule("curly_brackets", signal="curly_brackets", above="max_curly_brackets"),
+        Rule("curly_bracket", signal="curly_brackets", above="max_curly_brackets"),
         Rule("too_few_sentences", signal="sentences", below="min_sentences"),
         Rule("bad_words", signal="bad_words", above="max_bad_words"),
     )
@@ -82,11 +82,11 @@ class C4(Editor):
     """Whether cookie and legal notices are removed."""
     page_rules: Literal["lines", "page"] = "lines"
     """Where the next two are looked for: in lines that are still there, or on the whole page."""
-    max_lorem_ipsum: Count | None = 0
+    max_lorem_ipsum: ByLanguage[Count] = 0
     """Times that "lorem ipsum" occurs."""
-    max_curly_brackets: Count | None = 0
+    max_curly_brackets: ByLanguage[Count] = 0
     """Times that "{" occurs."""
-    min_sentences: Count | None = 5
+    min_sentences: ByLanguage[Count] = 5
     """Sentences of the text that is left."""
     bad_words: str | None = None
     """Path of a list of words, one a line, in UTF-8; `{language}` stands for a document's language.
@@ -94,7 +94,7 @@ class C4(Editor):
     In the form of the List of Dirty, Naughty, Obscene or Otherwise Bad Words, as mC4 uses it: in
     lower case, between characters that are not of words, or anywhere in Chinese, Japanese, Thai.
     """
-    max_bad_words: Count | None = 0
+    max_bad_words: ByLanguage[Count] = 0
     """Times that bad words occur in the text that is left."""
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from curation.document import Documents
-from curation.filters.parameters import Count
+from curation.filters.parameters import ByLanguage, Count
 from curation.stage import Filter, Rule, Signals
 from curation.text.lines import third_longest_lines
 
@@ -26,7 +26,7 @@ class MC4(Filter):
         Rule("few_long_lines", signal="third_longest_line", below="min_line_length"),
     )
 
-    min_line_length: Count | None = 200
+    min_line_length: ByLanguage[Count] = 200
     """Code points that three lines have at least."""
 
     def score(self, docs: Documents) -> Signals:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from curation.document import Documents
-from curation.filters.parameters import Count, Share
+from curation.filters.parameters import ByLanguage, Count, Share
 from curation.stage import Edited, Editor, Rule
 from curation.text.lines import refinedweb_lines
 from curation.text.view import TextView, share, versions
@@ -51,7 +51,7 @@ class RefinedWebLines(Editor):
     """Tokens of a line."""
     phrases: bool = True
     """Whether the phrases are cut out."""
-    max_removed_words: Share | None = 0.05
+    max_removed_words: ByLanguage[Share] = 0.05
     """Share of the page's words."""
 
     def depends(self) -> dict[str, str]:
