@@ -277,16 +277,8 @@ def c4_lines(
     for d in range(begins.size):
         i, end = begins[d], ends_in[d]
         page = o
-        lines, long_word, no_mark, few_words, scripts, policies, lorem, braces = (
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-        )
+        lines, long_word, no_mark, few_words = 0, 0, 0, 0
+        scripts, policies, lorem, braces = 0, 0, 0, 0
         if whole_page:
             _, lorem, braces = look(text, i, end)
         while i < end:
