@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -113,3 +115,69 @@ def test_refinedweb_lines_are_those_of_the_reference(
 def test_third_longest_lines_are_those_of_the_reference(batch: list[str]) -> None:
     expected = [reference.third_longest_line(text) for text in batch]
     assert lines.third_longest_lines(view(*batch)).tolist() == expected
+
+
+@patient
+@given(batches, st.data())
+def test_a_slice_gives_what_it_gives_alone(batch: list[str], data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(batch)))
+    sliced = TextView(pa.array([*batch, None], pa.large_string()).slice(start))
+    alone = [*batch[start:], ""]
+    for found, plain in (
+        (lines.c4_lines(sliced, ".", 1, 20, True, True, True, "lines"), reference.c4_lines),
+        (lines.refinedweb_lines(sliced, 0.5, 2, True, True, True), reference.refinedweb_lines),
+    ):
+        rules = (".", 1, 20, True, True, True, "lines")
+        rules = rules if plain is reference.c4_lines else (0.5, 2, True, True, True)
+        assert found[0].to_pylist() == [plain(text, *rules)[0] for text in alone]
+
+
+@patient
+@given(st.binary(max_size=40), st.binary(min_size=16, max_size=16))
+def test_no_byte_behind_a_text_is_read(text: bytes, behind: bytes) -> None:
+    """Not even if the text is not UTF-8, as no Arrow string is."""
+    results = []
+    for rest in (behind, bytes(16)):
+        buffers = [
+            None,
+            pa.py_buffer(np.array([0, len(text)], np.int64)),
+            pa.py_buffer(text + rest),
+        ]
+        seen = TextView(pa.Array.from_buffers(pa.large_string(), 1, buffers))
+        edits = (
+            lines.c4_lines(seen, None, 0, None, True, True, True, "page"),
+            lines.refinedweb_lines(seen, None, 0, False, True, True),
+        )
+        results.append(
+            [(out.buffers()[2].to_pybytes(), *(int(n[0]) for n in c.values())) for out, c in edits]
+        )
+    assert results[0] == results[1]
+
+
+def test_every_kernel_is_compiled_for_one_signature() -> None:
+    """Whatever the batch looks like and the parameters are: the cache relies on it."""
+    from curation.text.lines import kernels
+
+    for batch in (view("a b.\n", None, "c"), view(), view(None)):
+        for most, marks in ((None, None), (5, ".")):
+            lines.c4_lines(batch, marks, 0, most, True, True, True, "lines")
+        for share in (None, 0.5):
+            lines.refinedweb_lines(batch, share, 0, True, True, True)
+        lines.third_longest_lines(batch)
+    functions = [f for f in vars(kernels).values() if hasattr(f, "signatures")]
+    outer = {f.py_func: len(f.signatures) for f in functions if f.targetoptions.get("nogil")}
+    assert outer == dict.fromkeys(outer, 1) and len(outer) == 3
+
+
+@pytest.mark.parametrize(
+    "text", ["[1" * 200_000, ". " * 200_000, "use cookie " * 50_000, "\r" * 300_000]
+)
+def test_a_huge_line_takes_time_in_proportion(text: str) -> None:
+    """A quadratic rule would reach the suite's time limit."""
+    left, counts = lines.c4_lines(view(text), None, 1, None, True, True, True, "page")
+    assert left[0].as_py() == text.strip()
+    assert (
+        lines.refinedweb_lines(view(text), 0.5, 1, True, True, True)[0][0].as_py() == text.strip()
+    )
+    assert counts["policy_lines"][0] == 0
+    assert view(text).sentence_counts()[0] <= 1

@@ -70,6 +70,7 @@ def test_a_line_that_breaks_no_rule_stays_as_it_is(line: str) -> None:
         ("The mill has 3 ITEMS IN CART now", "The mill has 3 now"),
         ("The mill turns. Read more\u2026", "The mill turns."),
         ("The mill turns. Read more", "The mill turns. Read more"),
+        ("a  items in cartItems in cart b", "a  b"),
     ],
 )
 def test_phrases_are_cut_out_of_short_lines(line: str, left: str) -> None:

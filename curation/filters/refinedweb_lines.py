@@ -11,7 +11,7 @@ from curation.document import Documents
 from curation.filters.parameters import ByLanguage, Count, Share
 from curation.stage import Edited, Editor, Rule
 from curation.text.lines import refinedweb_lines
-from curation.text.view import TextView, share, versions
+from curation.text.view import share, versions
 
 
 class RefinedWebLines(Editor):
@@ -61,7 +61,6 @@ class RefinedWebLines(Editor):
     def edit(self, docs: Documents) -> Edited:
         """The lines that are left; int64: `lines` that are not blank, those removed by reason,
         `phrase_lines`; float64: `removed_words`, null for a page without words."""
-        before = docs.view.word_counts()
         text, counts = refinedweb_lines(
             docs.view,
             max_uppercase=self.max_uppercase,
@@ -70,5 +69,5 @@ class RefinedWebLines(Editor):
             counters=self.counters,
             phrases=self.phrases,
         )
-        removed = share(before - TextView(text).word_counts(), before)
+        removed = share(counts["removed_words"], docs.view.word_counts())
         return Edited(text, {**counts, "removed_words": removed})

@@ -62,6 +62,7 @@ REFINEDWEB_COUNTS = (
     "counter_lines",
     "short_lines",
     "phrase_lines",
+    "removed_words",
 )
 
 NO_LIMIT = 1 << 62

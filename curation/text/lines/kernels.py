@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from curation.text.cache import inline, kernel, part, pointer
 from curation.text.characters import CLASS_BITS, NUMBER, SPACE, UPPER
-from curation.text.kernels import CLASS, Bytes, Longs, Table, decode
+from curation.text.kernels import CLASS, Bytes, Longs, Table, decode, next_word
 from curation.text.lines import (
     ANYWHERE,
     CITATIONS,
@@ -34,23 +35,31 @@ def _packed(*phrases: str) -> tuple[Bytes, Longs]:
     return np.frombuffer("".join(phrases).encode(), np.uint8), np.cumsum([0, *sizes])
 
 
-def _openings(*phrases: str) -> tuple[Bytes, Bytes]:
-    """By a byte in either case: which of at most eight phrases have it first, and second."""
-    bits = np.zeros((2, 256), np.uint8)
+def _beginnings(*phrases: str) -> NDArray[np.uint64]:
+    """By a byte in either case: where it is in the first eight bytes of each of eight phrases.
+
+    Bit 8 p + k for place k in phrase p.
+    """
+    bits = [0] * 256
     for p, phrase in enumerate(phrases):
-        for place in range(2):
-            for form in (phrase[place].lower(), phrase[place].upper()):
-                bits[place, ord(form)] |= 1 << p
-    return bits[0], bits[1]
+        for k, character in enumerate(phrase[:8]):
+            for form in {character.lower(), character.upper()}:
+                bits[ord(form)] |= 1 << (8 * p + k)
+    return np.array(bits, np.uint64)
 
 
 # Compiled in, as all of a kernel's global arrays are.
 SOUGHT, SOUGHT_AT = _packed(LOREM_IPSUM, JAVASCRIPT, *POLICIES)
-FIRST, SECOND = _openings(LOREM_IPSUM, JAVASCRIPT, *POLICIES)
+BEGINNINGS = _beginnings(LOREM_IPSUM, JAVASCRIPT, *POLICIES)
+BEGUN, EIGHTH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 SCRIPT = 2  # bit of JAVASCRIPT; those above are policies, the one below is LOREM_IPSUM
 CITED, CITED_AT = _packed(*CITATIONS)
 COUNTED, COUNTED_AT = _packed(*COUNTERS)
 CUT, CUT_AT = _packed(PREFIX, ANYWHERE, *SUFFIXES)
+SPACES = np.array([chr(byte).isspace() for byte in range(128)], np.uint8)
+#: Bytes with which a line break may begin.
+BREAKS = np.array([len(f"{chr(b)}.".splitlines()) == 2 for b in range(128)] + [0] * 128, np.uint8)
+BREAKS[[0xC2, 0xE2]] = 1
 
 UPPER_CASE = np.uint32(UPPER << CLASS_BITS)
 NEWLINE, BRACKET, CLOSED, BRACE = 10, 91, 93, 123
@@ -79,25 +88,30 @@ def phrase_at(data: Any, i: Any, stop: Any, phrases: Any, at: Any, p: Any) -> An
 
 
 @part
-def any_phrase_at(data: Any, i: Any, stop: Any, first: Any) -> Any:
-    """The bit of the one of the SOUGHT that is at byte `i`, of those in `first`; else 0."""
+def any_phrase_at(data: Any, i: Any, stop: Any) -> Any:
+    """The bit of the one of the SOUGHT that is at byte `i`; else 0."""
     for p in range(SOUGHT_AT.size - 1):
-        if first >> p & 1 and phrase_at(data, i, stop, SOUGHT, SOUGHT_AT, p):
+        if phrase_at(data, i, stop, SOUGHT, SOUGHT_AT, p):
             return 1 << p
     return 0
 
 
 @inline
 def look(data: Any, i: Any, stop: Any) -> Any:
-    """What there is from byte `i` on: bits of the SOUGHT, times of the first, curly brackets."""
+    """What there is from byte `i` on: bits of the SOUGHT, times of the first, curly brackets.
+
+    A bit of `state` is set while the bytes up to here begin a phrase (the Shift-And algorithm of
+    Baeza-Yates and Gonnet 1992, for eight phrases in one word).
+    """
     found = 0
     lorem = 0
     braces = 0
+    state = np.uint64(0)
     while i < stop:
         byte = data[i]
-        first = FIRST[byte]
-        if first and i + 1 < stop and first & SECOND[data[i + 1]]:
-            bit = any_phrase_at(data, i, stop, first)
+        state = (state << np.uint64(1) | BEGUN) & BEGINNINGS[byte]
+        if state & EIGHTH:
+            bit = any_phrase_at(data, i - 7, stop)
             found |= bit
             lorem += bit == 1
         braces += byte == BRACE
@@ -160,27 +174,35 @@ def trim_end(data: Any, start: Any, stop: Any, table: Any) -> Any:
 
 
 @inline
-def measure(data: Any, i: Any, stop: Any, table: Any) -> Any:
-    """Tokens, and code points of the longest, in the bytes [i, stop)."""
-    tokens = 0
-    length = 0
-    longest = 0
+def count_tokens(data: Any, i: Any, stop: Any, table: Any) -> Any:
+    """Tokens in the bytes [i, stop)."""
+    tokens = np.int64(0)
+    before = np.int64(1)  # white space
     while i < stop:
         byte = data[i]
-        size = 1
-        if 32 < byte < 128:
-            space = False
+        if byte < 0x80:
+            space = np.int64(SPACES[byte])
+            i += 1
         else:
             point, size = decode(data, i, stop)
-            space = table[point] & CLASS == SPACE
-        if space:
-            length = 0
-        else:
-            tokens += length == 0
-            length += 1
-            longest = max(longest, length)
+            space = np.int64(table[point] & CLASS == SPACE)
+            i += size
+        tokens += before & ~space
+        before = space
+    return tokens
+
+
+@part
+def longest_token(data: Any, i: Any, stop: Any, table: Any) -> Any:
+    """Code points of the longest token in the bytes [i, stop)."""
+    longest = 0
+    length = 0
+    while i < stop:
+        point, size = decode(data, i, stop)
+        length = 0 if table[point] & CLASS == SPACE else length + 1
+        longest = max(longest, length)
         i += size
-    return tokens, longest
+    return longest
 
 
 @part
@@ -199,6 +221,22 @@ def citation_size(data: Any, i: Any, stop: Any) -> Any:
         if same:
             return size
     return 0
+
+
+@inline
+def without_citations(data: Any, i: Any, stop: Any, out: Any, o: Any) -> Any:
+    """Writes the bytes [i, stop) without citations to `out` from `o` on; returns their end."""
+    while i < stop:
+        byte = data[i]
+        if byte == BRACKET:
+            size = citation_size(data, i, stop)
+            if size > 0:
+                i += size
+                continue
+        out[o] = byte
+        o += 1
+        i += 1
+    return o
 
 
 @inline
@@ -239,48 +277,37 @@ def c4_lines(
     for d in range(begins.size):
         i, end = begins[d], ends_in[d]
         page = o
-        lines, long_word, no_mark, few_words, scripts, policies, lorem, braces = (
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-        )
+        lines, long_word, no_mark, few_words = 0, 0, 0, 0
+        scripts, policies, lorem, braces = 0, 0, 0, 0
         if whole_page:
             _, lorem, braces = look(text, i, end)
         while i < end:
             start = i
             skip = 0
-            while i < end and skip == 0:
-                skip = break_size(text, i, end)
-                i += skip == 0
+            while i < end:
+                if BREAKS[text[i]]:
+                    skip = break_size(text, i, end)
+                    if skip > 0:
+                        break
+                i += 1
             start, stop = trim(text, start, i, classes)
             i += skip
-            tokens, longest = measure(text, start, stop, classes)
-            lines += tokens > 0
-            if longest > max_word_length:
+            lines += start < stop
+            long_line = stop - start > max_word_length
+            if long_line and longest_token(text, start, stop, classes) > max_word_length:
                 long_word += 1
                 continue
             # Written behind what is kept; only if the line is kept, `o` moves on.
             line = o + (o > page)
-            p = line
-            while start < stop:
-                if text[start] == BRACKET and citations:
-                    size = citation_size(text, start, stop)
-                    if size > 0:
-                        start += size
-                        continue
-                room[p] = text[start]
-                p += 1
-                start += 1
+            if citations:
+                p = without_citations(text, start, stop, room, line)
+            else:
+                p = copy(text, start, stop, room, line)
             if marked and not is_marked(room, line, p, marks, end_marks.size):
-                no_mark += tokens > 0
+                no_mark += start < stop
                 continue
-            if tokens < min_words:
-                few_words += tokens > 0
+            if count_tokens(text, start, stop, classes) < min_words:
+                few_words += start < stop
                 continue
             found, times, curly = look(room, line, p)
             if not whole_page:
@@ -392,6 +419,16 @@ def without_phrases(data: Any, start: Any, stop: Any, table: Any, out: Any, o: A
     return o
 
 
+@part
+def count_words(data: Any, i: Any, stop: Any, table: Any) -> Any:
+    """Words of the text view in the bytes [i, stop)."""
+    words = 0
+    while i < stop:
+        start, i, _, _ = next_word(data, i, stop, table)
+        words += start < i
+    return words
+
+
 @kernel
 def refinedweb_lines(
     data: Bytes,
@@ -413,7 +450,8 @@ def refinedweb_lines(
     for d in range(begins.size):
         i, end = begins[d], ends_in[d]
         page = o
-        lines, upper_lines, number_lines, counter_lines, short_lines, cut_lines = 0, 0, 0, 0, 0, 0
+        lines, upper_lines, number_lines, counter_lines, short_lines = 0, 0, 0, 0, 0
+        cut_lines, removed = 0, 0
         while i < end:
             first = i
             while i < end and text[i] != NEWLINE:
@@ -426,16 +464,20 @@ def refinedweb_lines(
                 points, upper, digits = forms(text, start, stop, classes)
                 if upper / points > max_uppercase:
                     upper_lines += 1
+                    removed += count_words(text, start, stop, classes)
                     continue
                 if numbers and digits == points:
                     number_lines += 1
+                    removed += count_words(text, start, stop, classes)
                     continue
                 if counters and is_counter(text, start, stop, classes):
                     counter_lines += 1
+                    removed += count_words(text, start, stop, classes)
                     continue
-                tokens, _ = measure(text, start, stop, classes)
+                tokens = count_tokens(text, start, stop, classes)
                 if tokens < min_words:
                     short_lines += 1
+                    removed += count_words(text, start, stop, classes)
                     continue
                 if phrases and tokens <= PHRASE_WORDS:
                     # Written behind what is kept, and left there if something was cut out.
@@ -443,6 +485,8 @@ def refinedweb_lines(
                     p = without_phrases(text, start, stop, classes, room, line)
                     if p - line < stop - start:
                         cut_lines += 1
+                        removed += count_words(text, start, stop, classes)
+                        removed -= count_words(room, line, p, classes)
                         rest, p = trim(room, line, p, classes)
                         if rest < p:
                             if o > page:
@@ -458,7 +502,7 @@ def refinedweb_lines(
                 o = copy(text, start, last, room, o)
         o = trim_end(room, page, o, classes)
         ends[d + 1] = o
-        row = (lines, upper_lines, number_lines, counter_lines, short_lines, cut_lines)
+        row = (lines, upper_lines, number_lines, counter_lines, short_lines, cut_lines, removed)
         for column in range(len(row)):
             counts[d, column] = row[column]
 

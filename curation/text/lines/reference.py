@@ -22,6 +22,7 @@ from curation.text.lines import (
     SUFFIXES,
 )
 from curation.text.reference import character_class
+from curation.text.reference import words as words_of
 
 _CITATION = re.compile(r"\[[0-9]*\]|" + "|".join(map(re.escape, CITATIONS)))
 _COUNTER = re.compile(rf"\W*[0-9][0-9.,]*[kmb]?\s+({'|'.join(COUNTERS)})\W*")
@@ -87,7 +88,7 @@ def refinedweb_lines(
 ) -> tuple[str, Counter[str]]:
     """The text that is left, and what was counted."""
     counts: Counter[str] = Counter()
-    kept = []
+    kept: list[str] = []
     for whole in text.split("\n"):
         line = whole.strip()
         if not line:
@@ -105,13 +106,15 @@ def refinedweb_lines(
         elif words < min_words:
             counts["short_lines"] += 1
         else:
-            left = without_phrases(line) if phrases and words <= PHRASE_WORDS else line
-            counts["phrase_lines"] += left != line
-            if left == line:
+            rest = without_phrases(line) if phrases and words <= PHRASE_WORDS else line
+            counts["phrase_lines"] += rest != line
+            if rest == line:
                 kept.append(whole)
-            elif left.strip():
-                kept.append(left.strip())
-    return "\n".join(kept).strip(), counts
+            elif rest.strip():
+                kept.append(rest.strip())
+    left = "\n".join(kept).strip()
+    counts["removed_words"] = len(list(words_of(text))) - len(list(words_of(left)))
+    return left, counts
 
 
 def without_phrases(line: str) -> str:
