@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kit import recipe, write_jsonl
 from pydantic import ValidationError
 
@@ -16,6 +19,7 @@ from curation import run
 from curation.document import Documents
 from curation.filters.c4 import C4
 from curation.filters.mc4 import MC4
+from curation.text.view import TextView
 
 PROSE = "The mill stands by the river. It has an old wheel. Who built it? Nobody knows! It turns."
 
@@ -183,3 +187,20 @@ def test_books_balance_over_kept_emptied_and_dropped_pages(tmp_path: Path) -> No
     [segment] = (tmp_path / "r/segments").glob("0*/text")
     stored = pq.read_table(segment)["text"].to_pylist()
     assert {code, short, empty} < set(stored)
+
+
+cited = st.sampled_from(
+    ["A line. Two!", "mill[3]", "[edit]", " ", "  ", "\n", "\r\n", "\"", "Dr. X", "?"]
+)
+    ["A line. Two!", "mill[3]", "[edit]", " ", "  ", "\n", "\r\n", '"', "Dr. X", "?"]
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(cited, max_size=12).map("".join), max_size=6))
+def test_datatroves_sentences_are_those_of_the_text_that_is_left(batch: list[str]) -> None:
+    """Though they are counted in the old one where it makes no difference."""
+    stage = C4(words="datatrove", terminal_punctuation=False, min_words_per_line=0)
+    edited = stage.edit(Documents({"text": pa.array(batch, pa.large_string())}))
+    expected = TextView(edited.text).sentence_counts("datatrove")
+    assert np.asarray(edited.signals["sentences"]).tolist() == expected.tolist()

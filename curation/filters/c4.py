@@ -13,13 +13,15 @@ from glob import escape, glob
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pydantic import model_validator
 
 from curation.document import Documents
 from curation.filters.parameters import ByLanguage, Count
 from curation.stage import Edited, Editor, Rule
-from curation.text.lines import c4_lines
+from curation.text.lines import Kept, c4_lines
 from curation.text.view import TextView, versions
 
 #: Languages in whose texts a bad word counts wherever it occurs, for want of spaces.
@@ -118,7 +120,7 @@ class C4(Editor):
     def edit(self, docs: Documents) -> Edited:
         """The lines that are left; int64: `lines` that are not blank, those removed by reason,
         `lorem_ipsum`, `curly_brackets`, `sentences`, `bad_words` (null without a list)."""
-        text, counts = c4_lines(
+        text, counts, kept = c4_lines(
             docs.view,
             end_marks=self.end_marks if self.terminal_punctuation else None,
             min_words=self.min_words_per_line,
@@ -128,9 +130,22 @@ class C4(Editor):
             citations=self.citations,
             page_rules=self.page_rules,
         )
-        sentences = TextView(text).sentence_counts(self.words)
+        sentences = self._sentences(docs.view, text, kept)
         bad_words = self._bad_words(text, docs)
         return Edited(text, {**counts, "sentences": sentences, "bad_words": bad_words})
+
+    def _sentences(self, old: TextView, text: pa.LargeStringArray, kept: Kept) -> NDArray[np.int64]:
+        """Sentences of the lines that are left.
+
+        spaCy's words are costly: where no citation was cut out, those of the old text will do.
+        """
+        if self.words == "unicode":
+            return TextView(text).sentence_counts()
+        counts = old.datatrove_sentences(kept.lines)
+        cut = ~kept.uncut
+        if cut.any():
+            counts[cut] = TextView(text.filter(pa.array(cut))).sentence_counts("datatrove")
+        return counts
 
     def _bad_words(self, text: pa.LargeStringArray, docs: Documents) -> pa.Array:
         if self.bad_words is None:

@@ -87,12 +87,18 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Lines:
-    """The lines of a batch that are not blank, in order and trimmed; `offsets` as in `Words`."""
+class Spans:
+    """Parts of the documents of a batch, in order; `offsets` as in `Words`."""
 
     offsets: NDArray[np.int64]  # documents + 1
     starts: NDArray[np.int32]  # bytes into `TextView.data`
     stops: NDArray[np.int32]  # the same, half-open
+
+
+@dataclass(frozen=True)
+class Lines(Spans):
+    """The lines of a batch that are not blank, in order and trimmed."""
+
     flags: NDArray[np.uint8]  # characters.BULLET_LINE | ELLIPSIS_LINE | PARAGRAPH_LINE
 
 
@@ -218,15 +224,22 @@ class TextView:
         self, definition: Literal["unicode", "datatrove"] = "unicode"
     ) -> NDArray[np.int64]:
         """The sentences of each document's lines: by the rule above, or by spaCy's Sentencizer."""
+        if definition == "datatrove":
+            one = np.arange(len(self) + 1)
+            whole = Spans(one, self.begins.astype(np.int32), self.ends.astype(np.int32))
+            return self.datatrove_sentences(whole)
         counts = np.empty(len(self), np.int64)
-        if definition == "unicode":
-            _kernels().count_sentences(*self._texts(), _vocabulary(ABBREVIATIONS, True), counts)
-            return counts
+        _kernels().count_sentences(*self._texts(), _vocabulary(ABBREVIATIONS, True), counts)
+        return counts
+
+    def datatrove_sentences(self, lines: Spans) -> NDArray[np.int64]:
+        """As `sentence_counts("datatrove")`, of these lines alone."""
         from curation.text.datatrove import kernels
 
-        words = self.words_of("datatrove")
+        words, counts = self.words_of("datatrove"), np.empty(len(self), np.int64)
         kernels.count_sentences(
-            self.data, words.offsets, words.starts, words.stops, words.flags, counts
+            *(self.data, words.offsets, words.starts, words.stops, words.flags),
+            *(lines.offsets, lines.starts, lines.stops, counts),
         )
         return counts
 

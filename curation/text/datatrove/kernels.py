@@ -704,33 +704,47 @@ def count_line_ends(
 
 @kernel
 def count_sentences(
-    data: Bytes, offsets: Longs, starts: Ints, stops: Ints, flags: Bytes, counts: Longs
+    data: Bytes,
+    offsets: Longs,
+    starts: Ints,
+    stops: Ints,
+    flags: Bytes,
+    line_offsets: Longs,
+    line_starts: Ints,
+    line_stops: Ints,
+    counts: Longs,
 ) -> None:
-    """Per document: the sentences of its lines, from its words (int64).
+    """Per document: the sentences of these of its lines, from its words (int64).
 
     In a line, a word that is not punctuation begins one if a mark that ends sentences came before
-    it, and so does white space of more than one space. A newline ends a line, and its sentence.
+    it, and so does white space of more than one space. A line, and each newline in it, ends one.
     """
     text = pointer(data)
     for d in range(counts.size):
         count = 0
-        seen = False
-        for w in range(offsets[d], offsets[d + 1]):
-            new_line = w == offsets[d]
-            if not new_line:
-                start, stop = stops[w - 1], starts[w]
-                blank = stop - start > 1 or (stop > start and text[start] != 32)
-                for i in range(start, stop):
-                    new_line |= text[i] == 10
-                if seen and blank and not new_line:
+        w, last = offsets[d], offsets[d + 1]
+        for n in range(line_offsets[d], line_offsets[d + 1]):
+            while w < last and starts[w] < line_starts[n]:
+                w += 1
+            begun = False
+            seen = False
+            while w < last and starts[w] < line_stops[n]:
+                if begun:
+                    start, stop = stops[w - 1], starts[w]
+                    blank = stop - start > 1 or (stop > start and text[start] != 32)
+                    for i in range(start, stop):
+                        begun = begun and text[i] != 10
+                    if seen and blank and begun:
+                        count += 1
+                        seen = False
+                if not begun:
+                    count += 1
+                    begun = True
+                    seen = False
+                if flags[w] & ENDS_SENTENCE:
+                    seen = True
+                elif seen and not flags[w] & PUNCT_ONLY:
                     count += 1
                     seen = False
-            if new_line:
-                count += 1
-                seen = False
-            if flags[w] & ENDS_SENTENCE:
-                seen = True
-            elif seen and not flags[w] & PUNCT_ONLY:
-                count += 1
-                seen = False
+                w += 1
         counts[d] = count

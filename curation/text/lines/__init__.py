@@ -9,6 +9,7 @@ Digits, in citations and counters, are those of ASCII as well.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curation.text.characters import table
-from curation.text.view import TextView
+from curation.text.view import Spans, TextView, offsets_of
 
 #: What C4 looks for in a line: for the page rule, the line rule, and cookie and legal notices.
 LOREM_IPSUM = "lorem ipsum"
@@ -68,6 +69,14 @@ REFINEDWEB_COUNTS = (
 NO_LIMIT = 1 << 62
 
 
+@dataclass(frozen=True)
+class Kept:
+    """The lines that are left of a batch, where they were in the old texts."""
+
+    lines: Spans
+    uncut: NDArray[np.bool_]  # per document: no citation was cut out of them
+
+
 def c4_lines(
     view: TextView,
     end_marks: str | None,
@@ -77,23 +86,28 @@ def c4_lines(
     policy: bool,
     citations: bool,
     page_rules: Literal["lines", "page"],
-) -> tuple[pa.LargeStringArray, dict[str, NDArray[np.int64]]]:
-    """The texts that C4's rules leave, and `C4_COUNTS`; the parameters are those of the editor.
+) -> tuple[pa.LargeStringArray, dict[str, NDArray[np.int64]], Kept]:
+    """The texts that C4's rules leave, `C4_COUNTS`, and where the lines come from.
 
-    `end_marks` and `max_word_length` are None for no such rule.
+    The parameters are those of the editor; `end_marks` and `max_word_length` are None for no such
+    rule.
     """
     from curation.text.lines import kernels
 
     counts = np.zeros((len(view), len(C4_COUNTS)), np.int64)
+    kept, uncut = np.empty(len(view), np.int64), np.empty(len(view), bool)
+    starts, stops = (np.empty(len(view.data) + len(view), np.int32) for _ in range(2))
     out, ends = _room(view)
     marks = np.array(sorted(map(ord, end_marks or "")), np.int64)
     longest = NO_LIMIT if max_word_length is None else max_word_length
-    kernels.c4_lines(
+    found = kernels.c4_lines(
         *(view.data, view.begins, view.ends, table()),
         *(end_marks is not None, marks, min_words, longest),
         *(javascript, policy, citations, page_rules == "page", out, ends, counts),
+        *(kept, starts, stops, uncut),
     )
-    return _texts(out, ends), dict(zip(C4_COUNTS, counts.T, strict=True))
+    lines = Spans(offsets_of(kept), starts[:found], stops[:found])
+    return _texts(out, ends), dict(zip(C4_COUNTS, counts.T, strict=True)), Kept(lines, uncut)
 
 
 def refinedweb_lines(

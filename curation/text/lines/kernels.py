@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from curation.text.cache import inline, kernel, part, pointer
 from curation.text.characters import CLASS_BITS, NUMBER, SPACE, UPPER
-from curation.text.kernels import CLASS, Bytes, Longs, Table, decode, next_word
+from curation.text.kernels import CLASS, Bools, Bytes, Ints, Longs, Table, decode, next_word
 from curation.text.lines import (
     ANYWHERE,
     CITATIONS,
@@ -270,13 +270,24 @@ def c4_lines(
     out: Bytes,
     ends: Longs,
     counts: Longs,
-) -> None:
-    """C4's line rules: the texts that are left, and C4_COUNTS."""
+    kept: Longs,
+    starts: Ints,
+    stops: Ints,
+    uncut: Bools,
+) -> int:
+    """C4's line rules: the texts that are left, and C4_COUNTS; per document the lines that are
+    kept, and whether no citation was cut out of them; per such line its bytes in the old text.
+
+    Returns the number of these lines, at most that of bytes and documents together.
+    """
     text, classes, marks, room = pointer(data), pointer(table), pointer(end_marks), pointer(out)
     o = np.int64(0)
+    n = 0
     for d in range(begins.size):
         i, end = begins[d], ends_in[d]
         page = o
+        first = n
+        same = True
         lines, long_word, no_mark, few_words = 0, 0, 0, 0
         scripts, policies, lorem, braces = 0, 0, 0, 0
         if whole_page:
@@ -320,6 +331,10 @@ def c4_lines(
             if policy and found >= 2 * SCRIPT:
                 policies += 1
                 continue
+            starts[n] = start
+            stops[n] = stop
+            same = same and p - line == stop - start
+            n += 1
             if o > page:
                 room[o] = NEWLINE
                 o = p
@@ -328,9 +343,12 @@ def c4_lines(
                 o = copy(room, start, p, room, o)
         o = trim_end(room, page, o, classes)
         ends[d + 1] = o
+        kept[d] = n - first
+        uncut[d] = same
         row = (lines, long_word, no_mark, few_words, scripts, policies, lorem, braces)
         for column in range(len(row)):
             counts[d, column] = row[column]
+    return n
 
 
 @inline
