@@ -190,8 +190,6 @@ def test_books_balance_over_kept_emptied_and_dropped_pages(tmp_path: Path) -> No
 
 
 cited = st.sampled_from(
-    ["A line. Two!", "mill[3]", "[edit]", " ", "  ", "\n", "\r\n", "\"", "Dr. X", "?"]
-)
     ["A line. Two!", "mill[3]", "[edit]", " ", "  ", "\n", "\r\n", '"', "Dr. X", "?"]
 )
 
