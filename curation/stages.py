@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from curation.dedup.exact import ExactDedup
 from curation.extract.stage import Extract
+from curation.filters.basic import Basic
 from curation.filters.fineweb import FineWeb
 from curation.filters.gopher_quality import GopherQuality
 from curation.filters.gopher_repetition import GopherRepetition
@@ -13,6 +14,7 @@ from curation.stage import Stage
 STAGES: dict[str, type[Stage]] = {
     "extract": Extract,
     "language": Language,
+    "basic": Basic,
     "gopher_repetition": GopherRepetition,
     "gopher_quality": GopherQuality,
     "fineweb": FineWeb,

@@ -167,6 +167,11 @@ def symbols(text: str) -> tuple[int, int, int, int, int]:
     return len(text), len(tokens), alphabetic, text.count("#"), ellipses
 
 
+def symbol_characters(text: str) -> int:
+    """Characters that are neither letter, mark, number, format character nor white space."""
+    return sum(character_class(c) in (OTHER, BULLET, APOSTROPHE) for c in text)
+
+
 def distinct(text: str, vocabulary: Sequence[str]) -> int:
     """How many different words of the vocabulary the text contains, by case-folded spelling."""
     wanted = {"".join(map(fold, word)) for word in vocabulary}
