@@ -122,8 +122,7 @@ def _parser() -> argparse.ArgumentParser:
             help="a field of the recipe, or STAGE.PARAMETER=VALUE",
         )
         sub.add_argument("--limit", type=_positive, metavar="N", help="only the first N files")
-        if name in ("run", "submit"):
-            sub.add_argument("--base", metavar="RUN", help="reuse what this run has")
+        sub.add_argument("--base", metavar="RUN", help="reuse what this run has")
         if name == "run":
             sub.add_argument("--executor", choices=("inline", "ray"), default="inline")
             sub.add_argument("--address", help="of a running Ray cluster (implies --executor ray)")
@@ -341,17 +340,17 @@ def _point_to(run: Path) -> None:
 def _plan(options: argparse.Namespace) -> int:
     """The resolved recipe, segments with keys, units and sizes; runs nothing."""
     from curation.api import plan
+    from curation.engine.base import Base
     from curation.inspect.planview import describe, render
 
-    found = describe(
-        plan(
-            options.recipe,
-            inputs=_inputs(options),
-            output=options.output,
-            settings=options.settings,
-            limit=options.limit,
-        )
+    planned = plan(
+        options.recipe,
+        inputs=_inputs(options),
+        output=options.output,
+        settings=options.settings,
+        limit=options.limit,
     )
+    found = describe(planned, Base.of(planned, options.base) if options.base else None)
     _print_json(found) if options.json else print(render(found))
     return DONE
 

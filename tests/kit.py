@@ -13,6 +13,7 @@ from typing import Any
 STABLE = (
     "documents/*",
     "segments/*/text/*",
+    "segments/*/originals/*",
     "segments/*/signals/*",
     "segments/*/samples/*",
     "segments/*/removals/*",

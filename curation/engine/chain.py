@@ -28,6 +28,14 @@ NEAR = 0.1  # a value within this share of a threshold is near it
 Known = Mapping[tuple[str, int], str]
 
 
+@dataclass(frozen=True)
+class Memory:
+    """What an earlier run noted of the documents of a batch, where scores are not made again."""
+
+    signals: Mapping[str, pa.Array]  # `<stage>.<signal>`, one value per document of the batch
+    failures: Mapping[int, tuple[str, str]]  # place in the batch -> stage, error class
+
+
 class StageFault(RuntimeError):
     """A stage broke its contract (wrong length, unknown signal): no document is to blame."""
 
@@ -46,6 +54,9 @@ class State:
     reason: np.ndarray  # object per document of the batch
     signals: dict[str, pa.Array] = field(default_factory=dict)
     gone: list[tuple[np.ndarray, Documents, Sizes]] = field(default_factory=list)
+    #: Positions in the batch and texts as they were before an edit changed them, edit by edit.
+    originals: list[tuple[np.ndarray, pa.Array]] = field(default_factory=list)
+    memory: Memory | None = None
 
     def leave(self, mask: np.ndarray, stage: int, decision: int, reasons: np.ndarray) -> None:
         """Ends the documents under `mask` (over the living); `reasons` is over the living too."""
@@ -67,12 +78,15 @@ class State:
         return [*self.gone, (self.index, self.docs, self.sizes)]
 
     def note(self, stage: str, signals: Mapping[str, pa.Array]) -> None:
-        """Stores signals of the living, null for the others."""
+        """Stores signals of the living; for the others what is known of them already, or null."""
         where = np.full(self.size, -1, dtype=np.int64)
         where[self.index] = np.arange(len(self.index))
         indices = pa.array(where, mask=where < 0)
         for name, values in signals.items():
-            self.signals[f"{stage}.{name}"] = values.take(indices)
+            column, known = values.take(indices), self.signals.get(f"{stage}.{name}")
+            self.signals[f"{stage}.{name}"] = (
+                column if known is None else pc.if_else(pa.array(where < 0), known, column)
+            )
 
 
 KEPT, DROPPED, FAILED = 0, 1, 2
@@ -83,6 +97,7 @@ class Chain:
     """The stages of one segment with their accounts and samples.
 
     `types` are the Arrow types of every signal column (`<stage>.<signal>`), found by `probe`.
+    Documents enter before stage `start`; what the stages before it did is for the caller to book.
     """
 
     def __init__(
@@ -92,13 +107,15 @@ class Chain:
         types: Mapping[str, pa.DataType],
         seed: int,
         known: Known | None = None,
+        start: int = 0,
     ) -> None:
-        self._steps = group(stages)
+        self._steps = group(stages[start:])
         names = [spec.name for spec in (*removals, *stages)]
         self.accounts = [Account(name) for name in names]
         self._ordinal = {name: position for position, name in enumerate(names)}
         self._types = types
         self._known = known or {}
+        self._text_from = text_from(stages)
         self.samples = Samples(seed)
         self.fates: list[dict[str, Any]] = []  # environmental failures, for the receipt
 
@@ -309,6 +326,8 @@ class Chain:
             if had is None
             else ~np.asarray(pc.fill_null(pc.equal(had, text), False))
         )
+        if had is not None and changed.any() and self._ordinal[spec.name] >= self._text_from:
+            state.originals.append((state.index[changed], had.filter(pa.array(changed))))
         columns_left = {
             name: column
             for name, column in state.docs.columns.items()
@@ -329,7 +348,7 @@ class Chain:
             for spec in group:
                 account = self.accounts[self._ordinal[spec.name]]
                 start = time.process_time()
-                signals, failed = self._score(spec, state.docs)
+                signals, failed = self._recall(spec, state)
                 account.cpu += time.process_time() - start
                 scored.append(signals)
                 failures.append(failed)
@@ -402,6 +421,29 @@ class Chain:
             first = violated & np.array([reason is None for reason in drop], dtype=bool)
             drop[first] = rule.name
 
+    def _recall(self, spec: StageSpec, state: State) -> tuple[dict[str, pa.Array], dict[int, str]]:
+        """Signals of the living: those that an earlier run has noted, new ones for the others."""
+        if state.memory is None:
+            return self._score(spec, state.docs)
+        living = pa.array(state.index)
+        names = self._columns(spec, {}, 0)
+        noted = {n: state.memory.signals[f"{spec.name}.{n}"].take(living) for n in names}
+        fates = [state.memory.failures.get(place) for place in state.index.tolist()]
+        failures = {i: fate[1] for i, fate in enumerate(fates) if fate and fate[0] == spec.name}
+        missing = np.ones(len(state.index), dtype=bool)
+        for values in noted.values():
+            missing &= np.asarray(values.is_null())
+        missing[list(failures)] = False
+        if not missing.any():
+            return noted, failures
+        fresh, failed = self._score(spec, state.docs.take(missing))
+        at = np.flatnonzero(missing)
+        failures |= {int(at[i]): error for i, error in failed.items()}
+        source = np.arange(len(missing))
+        source[at] = len(missing) + np.arange(len(at))
+        order = pa.array(source)
+        return {n: pa.concat_arrays([noted[n], fresh[n]]).take(order) for n in names}, failures
+
     def _score(
         self, spec: StageSpec, docs: Documents
     ) -> tuple[dict[str, pa.Array], dict[int, str]]:
@@ -458,6 +500,19 @@ class Chain:
                     f"{spec.name}: {len(columns[name])} values of {name!r} for {size} documents"
                 )
         return columns
+
+
+def text_from(stages: Sequence[StageSpec]) -> int:
+    """The first stage that is given a text: the one after `extract`, where that is among them."""
+    types = [spec.type for spec in stages]
+    return types.index("extract") + 1 if "extract" in types else 0
+
+
+def first_edit(stages: Sequence[StageSpec]) -> int:
+    """The first stage that changes a text which is there already; their number if none does."""
+    start = text_from(stages)
+    edits = (i for i, s in enumerate(stages) if i >= start and isinstance(s.stage, Editor))
+    return next(edits, len(stages))
 
 
 def group(stages: Sequence[StageSpec]) -> list[list[StageSpec]]:

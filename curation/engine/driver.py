@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from curation.engine import resources
+from curation.engine.base import Base
 from curation.engine.exchange import COLLATE, collate_name
 from curation.engine.executors import Executor, ExecutorLost
 from curation.engine.gc import forget_released, released
@@ -87,7 +88,7 @@ def drive(
     `retry_incomplete`: units whose input could not be read to its end are read again. Raises
     RecipeError before any work, RunFailed after.
     """
-    reusable = _base(plan, base)
+    found = None if base is None else Base.of(plan, base, retry_incomplete)
     freeze(plan)
     try:
         lease = Lease(plan.run, str(shard or ""))
@@ -95,28 +96,13 @@ def drive(
         raise RunFailed(str(held)) from None
     try:
         driver = _Driver(
-            open_plan(plan.run), executor, reusable, progress, lease, shard, retry_incomplete
+            open_plan(plan.run), executor, found, progress, lease, shard, retry_incomplete
         )
         return driver.drive()
     except ExecutorLost as lost:
         raise RunFailed(f"{lost}; the same command goes on from here") from None
     finally:
         lease.close()
-
-
-def _base(plan: Plan, base: str | Path | None) -> dict[str, tuple[Receipt, Path]]:
-    """The receipts of a base run by key."""
-    if base is None:
-        return {}
-    other = open_plan(base)
-    if other.run == plan.run:
-        raise RecipeError(f"--base {base}: a run cannot be based on itself")
-    found = {}
-    for path in sorted(other.run.glob("segments/*/receipts/*.json")):
-        receipt = Receipt.load(path)
-        if receipt is not None and receipt.status != "quarantined":
-            found[receipt.key] = (receipt, other.run)
-    return found
 
 
 class _Damaged(Exception):
@@ -155,15 +141,15 @@ class _Driver:
         self,
         plan: Plan,
         executor: Executor,
-        reusable: dict[str, tuple[Receipt, Path]],
+        base: Base | None,
         progress: Progress,
         lease: Lease,
         shard: Shard | None,
         retry_incomplete: bool,
     ) -> None:
         self.plan, self.executor, self.progress, self.lease = plan, executor, progress, lease
-        self.reusable = reusable
-        self.based, self.borrowed = bool(reusable), 0  # whether there is a base; tasks reused
+        self.base, self.borrowed = base, 0  # tasks reused
+        self.spoiled: set[str] = set()  # keys of base receipts whose files turned out damaged
         self.done: dict[int, dict[str, _Done]] = {}  # segment -> task -> what it did
         self.books: dict[int, Books] = {}
         self.shard, self.retry_incomplete = shard, retry_incomplete
@@ -212,7 +198,7 @@ class _Driver:
                 named = receipt is None or damage.path in {o.path for o in receipt.outputs.values()}
                 if named or str(path.relative_to(self.plan.run)) == damage.path:
                     path.unlink(missing_ok=True)
-                    self.reusable.pop(receipt.key if receipt else "", None)
+                    self.spoiled.add(receipt.key if receipt else "")
         self.done.clear()
         self.books.clear()
 
@@ -380,13 +366,25 @@ class _Driver:
                 found[task.name] = receipt.counts.get("documents", 0)
                 books.add(receipt)
         self._ceiling(books)
-        if self.based:
-            self.progress.say(f"{name}: {self.borrowed - borrowed} of {len(tasks)} tasks reused")
+        if self.base is not None:
+            reused = self.borrowed - borrowed
+            self.progress.say(f"{name}: {reused} of {len(tasks)} tasks reused")
+            if segment.kind == "read":
+                todo = self._reapplied(self.base, todo)
         self.progress.begin(name, directory, tasks, found)
         todo.sort(key=lambda task: (-task.weight, task.name))  # the largest first
         self._work(segment, todo)
         self.progress.end()
         return done
+
+    def _reapplied(self, base: Base, todo: list[Task]) -> list[Task]:
+        """The reading tasks with what the base run has for them."""
+        todo = [base.offer(task) for task in todo]
+        again = sum(bool(task.base) for task in todo)
+        if todo:
+            why = f" ({base.run}: {base.obstacle})" if base.obstacle else ""
+            self.progress.say(f"read: {again} units re-applied, {len(todo) - again} read{why}")
+        return todo
 
     def _work(self, segment: Segment, todo: list[Task]) -> None:
         """Has tasks carried out until each has a receipt."""
@@ -420,8 +418,9 @@ class _Driver:
         receipt = Receipt.load(path)
         if receipt is not None and self._valid(receipt, task):
             return receipt
-        if task.key in self.reusable:
-            receipt = self._borrow(segment, task, *self.reusable[task.key])
+        base = self.base
+        if base is not None and task.key in base.receipts and task.key not in self.spoiled:
+            receipt = self._borrow(segment, task, base.receipts[task.key], base.run)
             if receipt is not None:
                 receipt.save(path)
                 self.borrowed += 1

@@ -41,7 +41,7 @@ from manifests.records import canonical, digest, digest_of
 
 RUN_SCHEMA = 1
 #: Bumped when readers or the engine write other bytes for the same input and recipe.
-ENGINE_VERSION = 2
+ENGINE_VERSION = 3
 MAX_RANGES = 1_000_000  # of one file
 
 Kind = Literal["read", "exchange", "filter", "documents"]
@@ -110,7 +110,8 @@ class Task:
 
     `entry` is told where reading a byte range must begin, once that is known better than by a look.
     `piece` i of `pieces` does the i-th share of the documents alone, for lack of memory; piece
-    number `pieces` joins what the others wrote.
+    number `pieces` joins what the others wrote. Where `base` is a run, the task takes from it what
+    the stages before `start` did, and texts and signals from there on, instead of reading.
     """
 
     segment: int
@@ -125,6 +126,8 @@ class Task:
     entry: Entry | None = None
     piece: int = 0
     pieces: int = 0
+    base: str = ""
+    start: int = 0
 
     @property
     def is_piece(self) -> bool:

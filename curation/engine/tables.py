@@ -27,6 +27,12 @@ TEXT_SCHEMA = pa.schema(
     metadata={"gristmill.schema": "text/1"},
 )
 
+#: Texts as they were before the first edit, of the documents that an edit has changed.
+ORIGINALS_SCHEMA = pa.schema(
+    [("row", pa.int64()), ("text", pa.large_string())],
+    metadata={"gristmill.schema": "originals/1"},
+)
+
 _SIGNALS_HEAD = [
     ("unit", pa.int32()),  # ordinal of the input in run.json
     ("row", pa.int64()),  # ordinal of the document in its unit
@@ -140,10 +146,16 @@ def write_table(path: Path, table: pa.Table, run: Path) -> Output:
 
 
 def read_batches(
-    path: Path, schema_name: str, columns: Sequence[str] | None = None
+    path: Path,
+    schema_name: str,
+    columns: Sequence[str] | None = None,
+    encoded: Sequence[str] = (),
 ) -> Iterator[pa.Table]:
-    """A file of the run by row groups. Raises ValueError where its schema is not the named one."""
-    with pq.ParquetFile(path) as file:
+    """A file of the run by row groups. Raises ValueError where its schema is not the named one.
+
+    `encoded` are columns of strings that come as dictionary arrays, which is how they are stored.
+    """
+    with pq.ParquetFile(path, read_dictionary=list(encoded)) as file:
         found = (file.schema_arrow.metadata or {}).get(b"gristmill.schema", b"").decode()
         if found != schema_name:
             raise ValueError(f"{path}: schema {found or 'unknown'!r}, {schema_name!r} is wanted")

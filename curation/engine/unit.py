@@ -16,14 +16,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curation.document import DOCUMENT_SCHEMA, Documents, RawDocument
-from curation.engine.chain import DECISIONS, KEPT, Chain, Known, State
+from curation.engine.chain import DECISIONS, KEPT, Chain, Known, State, first_edit
 from curation.engine.exchange import (
     DamagedFile,
     load_array,
@@ -35,9 +35,11 @@ from curation.engine.exchange import (
 from curation.engine.ledger import Account, ConservationError, check_chain, check_reader
 from curation.engine.plan import Plan, Segment, Task, Unit
 from curation.engine.progress import Heartbeat
+from curation.engine.reapply import Earlier
 from curation.engine.resources import Usage
 from curation.engine.samples import Samples
 from curation.engine.tables import (
+    ORIGINALS_SCHEMA,
     TEXT_SCHEMA,
     TableWriter,
     read_batches,
@@ -61,14 +63,18 @@ def run_task(plan: Plan, task: Task, known: Known | None = None) -> Receipt:
     Raises what the task raises; then nothing is committed.
     """
     started, usage = time.time(), Usage()
+    origin: dict[str, str] = {}
     segment = plan.segments[task.segment]
     if segment.kind == "exchange":
         status, outputs, counts, timings = run_exchange(plan, segment, task)
     elif task.joins:
         status, outputs, counts, timings = _join(plan, segment, task)
     else:
-        status, outputs, counts, timings = _run_map(plan, segment, task, known)
+        earlier = Earlier.of(task)
+        status, outputs, counts, timings = _run_map(plan, segment, task, known, earlier)
+        origin = {"reapplied": task.base} if earlier is not None else {}
     envelope = {
+        **origin,
         "host": platform.node(),
         "pid": os.getpid(),
         "started": started,
@@ -85,9 +91,15 @@ def run_task(plan: Plan, task: Task, known: Known | None = None) -> Receipt:
 Done = tuple[Any, dict[str, Output], dict[str, Any], dict[str, float]]
 
 
-def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> Done:
+def _run_map(
+    plan: Plan, segment: Segment, task: Task, known: Known | None, earlier: Earlier | None
+) -> Done:
     types = plan.signal_types(segment)
-    chain = Chain(segment.stages, segment.removals, types, plan.recipe.settings.seed, known)
+    seed = plan.recipe.settings.seed
+    if earlier is None:
+        chain = Chain(segment.stages, segment.removals, types, seed, known)
+    else:
+        chain = earlier.chain(segment, types, seed)
     files = _Files(plan, segment, task, types)
     tally = Tally()
     seconds = {"(read)": 0.0}
@@ -97,16 +109,20 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
     try:
         for ordinal in task.units:
             unit = plan.units[ordinal]
-            if segment.kind == "read":
-                reading = batches(read_unit(plan, unit, tally, task.entry))
+            states: Iterator[State]
+            if earlier is not None:
+                states = timed(earlier.states(unit.salt), seconds, "(read)")
             else:
-                reading = stored(plan, plan.before(segment), unit.name)
-            removals = [
-                (spec, load_removals(plan, plan.exchange_of(spec), unit))
-                for spec in segment.removals
-            ]
-            mine = _between(timed(reading, seconds, "(read)"), first - row, last - row)
-            states = (_after_removals(chain, chain.enter(d, unit.salt), removals) for d in mine)
+                if segment.kind == "read":
+                    reading = batches(read_unit(plan, unit, tally, task.entry))
+                else:
+                    reading = stored(plan, plan.before(segment), unit.name)
+                removals = [
+                    (spec, load_removals(plan, plan.exchange_of(spec), unit))
+                    for spec in segment.removals
+                ]
+                mine = _between(timed(reading, seconds, "(read)"), first - row, last - row)
+                states = (_after_removals(chain, chain.enter(d, unit.salt), removals) for d in mine)
             for state in chain.finish(chain.stages(states)):
                 files.write(ordinal, state)
                 heart.beat(files.documents, files.kept["documents"])
@@ -114,12 +130,13 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
                 row += _documents_of(plan, segment, unit)
         counts = _counts(task, files, chain.accounts, chain.fates)
         if segment.kind == "read":
-            counts["reader"] = reader_record(tally)
-            check_reader(counts["reader"])
-            if not task.is_piece and tally.documents != files.documents:
+            reader = reader_record(tally) if earlier is None else earlier.reader
+            check_reader(reader)
+            if not task.is_piece and reader["documents"] != files.documents:
                 raise ConservationError(
-                    f"{tally.documents} documents read, {files.documents} came in"
+                    f"{reader['documents']} documents read, {files.documents} came in"
                 )
+            counts["reader"] = reader
         outputs = files.close(chain.samples)
     except BaseException:
         files.discard()
@@ -128,7 +145,8 @@ def _run_map(plan: Plan, segment: Segment, task: Task, known: Known | None) -> D
         heart.end()
     seconds.update({account.name: account.cpu for account in chain.accounts})
     seconds["(write)"] = files.cpu
-    return "incomplete" if tally.incomplete else "done", outputs, counts, seconds
+    status = "incomplete" if tally.incomplete else "done"
+    return status if earlier is None else earlier.status, outputs, counts, seconds
 
 
 def _share(plan: Plan, segment: Segment, task: Task) -> tuple[int, int]:
@@ -214,17 +232,18 @@ def _join(plan: Plan, segment: Segment, task: Task) -> Done:
     return pieces[0].status, outputs, counts, dict(seconds)
 
 
-def timed(
-    batches: Iterator[Documents], seconds: dict[str, float], name: str
-) -> Iterator[Documents]:
+Batch = TypeVar("Batch", Documents, State)
+
+
+def timed(batches: Iterator[Batch], seconds: dict[str, float], name: str) -> Iterator[Batch]:
     """The same batches; the CPU time of this process that they take is added under `name`."""
     while True:
         start = time.process_time()
-        docs = next(batches, None)
+        batch = next(batches, None)
         seconds[name] += time.process_time() - start
-        if docs is None:
+        if batch is None:
             return
-        yield docs
+        yield batch
 
 
 def _after_removals(chain: Chain, state: State, removals: list[tuple[Any, Removals]]) -> State:
@@ -364,6 +383,10 @@ class _Files:
         self._signals = TableWriter(self._path("signals"), signals_schema(types))
         self._final = segment.kind == "documents"
         self._store_all = plan.recipe.settings.store == "all" and segment.kind == "read"
+        #: None where no edit can have changed a text that the first segment stores.
+        self._originals: TableWriter | None = None
+        if self._store_all and first_edit(segment.stages) < len(segment.stages):
+            self._originals = TableWriter(self._path("originals"), ORIGINALS_SCHEMA)
         self._parts: list[Output] = []
         self.cpu = 0.0  # seconds of this process spent encoding tables
         self._text = self._next_text()
@@ -397,6 +420,8 @@ class _Files:
             table = table.select(DOCUMENT_SCHEMA.names)
         self._signals.write(_signals_table(ordinal, state, self._names))
         self._write_text(table)
+        if self._originals is not None:
+            self._originals.write(_originals_table(state))
         for spec in self._segment.prepares:
             assert isinstance(spec.stage, GlobalStep)
             if len(state.index):
@@ -418,6 +443,10 @@ class _Files:
         schema = (DOCUMENT_SCHEMA if self._final else TEXT_SCHEMA).metadata[b"gristmill.schema"]
         for table in read_batches(whole(self._plan, text), schema.decode()):
             self._write_text(table)
+        if self._originals is not None:
+            path = whole(self._plan, piece.outputs["originals"])
+            for table in read_batches(path, "originals/1"):
+                self._originals.write(table)
         for spec in self._segment.prepares:
             records = load_array(whole(self._plan, piece.outputs[f"{spec.name}.records"]))
             self._prepared[spec.name].append(np.array(records))
@@ -430,6 +459,8 @@ class _Files:
         for number, part in enumerate(self._parts):
             name = "documents" if self._final else "text"
             outputs[name if not number else f"{name}-{number:03d}"] = part
+        if self._originals is not None:
+            outputs["originals"] = self._close(self._originals)
         outputs["samples"] = write_table(self._path("samples"), samples.table(), run)
         for spec in self._segment.prepares:
             step = spec.stage
@@ -448,8 +479,9 @@ class _Files:
         return output
 
     def discard(self) -> None:
-        self._signals.discard()
-        self._text.discard()
+        for writer in (self._signals, self._text, self._originals):
+            if writer is not None:
+                writer.discard()
 
 
 def _signals_table(ordinal: int, state: State, names: list[str]) -> pa.Table:
@@ -475,3 +507,16 @@ def _text_table(at: np.ndarray, docs: Documents, state: State) -> pa.Table:
     columns = {name: docs[name] for name in ("row", *DOCUMENT_SCHEMA.names)}
     kept = state.decision[at] == KEPT
     return pa.table({**columns, "kept": pa.array(kept)}).select(TEXT_SCHEMA.names).cast(TEXT_SCHEMA)
+
+
+def _originals_table(state: State) -> pa.Table:
+    """Of the documents that edits have changed, the texts before the first of them."""
+    if not state.originals:
+        return ORIGINALS_SCHEMA.empty_table()
+    # All documents of a batch have rows in ascending order, and so have positions.
+    at, first = np.unique(np.concatenate([at for at, _ in state.originals]), return_index=True)
+    texts = pa.concat_arrays([texts for _, texts in state.originals]).take(pa.array(first))
+    rows = np.empty(state.size, dtype=np.int64)
+    for place, docs, _ in state.everyone():
+        rows[place] = docs["row"].to_numpy(zero_copy_only=False)
+    return pa.table({"row": pa.array(rows[at]), "text": texts})

@@ -9,13 +9,16 @@ from typing import Any
 
 import yaml
 
-from curation.engine.plan import Plan
+from curation.engine.base import Base
+from curation.engine.plan import Plan, reading_tasks
 from curation.engine.resources import needed
 
 
-def describe(plan: Plan) -> dict[str, Any]:
-    """The resolved recipe, segments with keys, units with sizes, memory per task."""
+def describe(plan: Plan, base: Base | None = None) -> dict[str, Any]:
+    """The resolved recipe, segments with keys, units with sizes, memory per task; how many units
+    would be taken from a base run as they are, re-applied from what it stored, or read."""
     return {
+        "base": None if base is None else base.outlook(reading_tasks(plan)),
         "run": str(plan.run),
         "recipe": plan.recipe.resolved(),
         "segments": [
@@ -62,6 +65,10 @@ def render(found: dict[str, Any]) -> str:
             f"segment {segment['index']}  {segment['name']:<16} {segment['key'][:8]} "
             f"{shown:>8}  {does}"
         )
+    if base := found["base"]:
+        why = f" ({base['obstacle']})" if base["obstacle"] and base["read"] else ""
+        counts = ", ".join(f"{base[name]:,} {name}" for name in ("reused", "reapplied", "read"))
+        lines += ["", f"units with --base {base['run']}: {counts}{why}"]
     sizes = [unit["bytes"] or 0 for unit in found["units"]]
     total = sum(sizes)
     lines += ["", f"{len(sizes)} units, {total / 1e6:,.1f} MB"]

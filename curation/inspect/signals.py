@@ -15,13 +15,19 @@ from curation.engine.tables import read_batches
 
 
 def batches(
-    plan: Plan, segment: Segment, columns: Sequence[str] | None = None
+    plan: Plan,
+    segment: Segment,
+    columns: Sequence[str] | None = None,
+    encoded: Sequence[str] = (),
 ) -> Iterator[pa.Table]:
-    """The signals of a segment, a row group at a time, in order of the task's name."""
+    """The signals of a segment, a row group at a time, in order of the task's name.
+
+    `encoded`: see `read_batches`.
+    """
     for receipt in receipts(plan, segment):
         if "signals" in receipt.outputs:
             path = receipt.outputs["signals"].locate(plan.run)
-            yield from read_batches(path, "signals/1", columns)
+            yield from read_batches(path, "signals/1", columns, encoded)
 
 
 def samples(plan: Plan, segment: Segment) -> Iterator[pa.Table]:

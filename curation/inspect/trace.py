@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curation.engine.plan import Plan
-from curation.engine.tables import read_batches
 from curation.inspect.signals import batches
 from manifests.records import Receipt
 
@@ -70,12 +69,9 @@ def text_of(plan: Plan, unit: int, row: int) -> str | None:
     if receipt is None or "text" not in receipt.outputs:
         return None
     path = receipt.outputs["text"].locate(plan.run)
-    for table in read_batches(path, "text/1", ["row", "text"]):
-        hit = table.filter(pc.equal(table["row"], row))
-        if len(hit):
-            text: str | None = hit["text"][0].as_py()
-            return text
-    return None
+    hit = pq.read_table(path, columns=["text"], filters=[("row", "=", row)])  # one row group
+    text: str | None = hit["text"][0].as_py() if len(hit) else None
+    return text
 
 
 def _final_file(plan: Plan, unit: int, name: str) -> str | None:
