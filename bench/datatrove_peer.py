@@ -1,4 +1,4 @@
-"""datatrove on an archive: read, extract, language, Gopher quality, write. Run by `bench/peer.py`.
+"""datatrove on an archive: read, extract, language, heuristics, write. Run by `bench/peer.py`.
 
     PEER_PYTHON bench/datatrove_peer.py ARCHIVES_FOLDER OUT LID_MODEL {trafilatura,resiliparse}
 
@@ -15,7 +15,13 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 from datatrove.executor.local import LocalPipelineExecutor
 from datatrove.pipeline.extractors import Trafilatura
 from datatrove.pipeline.extractors.base import BaseExtractor
-from datatrove.pipeline.filters import GopherQualityFilter, LanguageFilter
+from datatrove.pipeline.filters import (
+    C4QualityFilter,
+    FineWebQualityFilter,
+    GopherQualityFilter,
+    GopherRepetitionFilter,
+    LanguageFilter,
+)
 from datatrove.pipeline.readers import WarcReader
 from datatrove.pipeline.writers.jsonl import JsonlWriter
 from datatrove.utils import lid
@@ -48,7 +54,10 @@ def main() -> None:
             WarcReader(folder),
             chosen,
             LanguageFilter(languages=["en"]),
+            GopherRepetitionFilter(),
             GopherQualityFilter(),
+            C4QualityFilter(filter_no_terminal_punct=False),
+            FineWebQualityFilter(),
             JsonlWriter(output),
         ],
         tasks=tasks,

@@ -2,10 +2,11 @@
 
     python bench/peer.py ARCHIVE.warc.gz --peer-python PATH [--pages 6619] [--workers 2]
 
-The chain on both sides: read, extract, language (English, 0.65), Gopher quality, write. First each
-with its own defaults (Resiliparse here, trafilatura there), then both on Resiliparse and both on
-trafilatura (each in the version that its environment has). The archive is dealt into as many files
-as there are workers. Wall seconds of whole processes, start-up included.
+The chain on both sides: read, extract, language (English, 0.65), Gopher repetition and quality, C4
+without its rule of terminal marks, FineWeb's rules (datatrove's words and numbers on both sides),
+write. First each with its own extractor (Resiliparse here, trafilatura there), then both on
+Resiliparse and both on trafilatura (each in the version that its environment has). The archive is
+dealt into as many files as there are workers. Wall seconds of whole processes, start-up included.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ def ours(folder: Path, output: Path, engine: str, workers: int) -> tuple[float, 
         "stages": [
             {"extract": {"engine": engine}},
             {"language": {"keep": ["en"]}},
-            "gopher_quality",
+            {"gopher_repetition": {"words": "datatrove"}},
+            {"gopher_quality": {"words": "datatrove"}},
+            {"c4": {"words": "datatrove", "terminal_punctuation": False}},
+            {"fineweb": {"words": "datatrove", "max_dup_line_chars": 0.01}},
         ],
     }
     path = output.with_suffix(".yaml")

@@ -178,6 +178,11 @@ def _parser() -> argparse.ArgumentParser:
         "--replay", type=_positive, metavar="K", help="do K tasks again, compare bytes"
     )
 
+    sub = verb("export", _export)
+    sub.add_argument("run", metavar="RUN")
+    sub.add_argument("--to", choices=("datatrove",), required=True, help="whose files")
+    sub.add_argument("directory", metavar="DIR", help="new, or of the same export")
+
     sub = verb("gc", _gc)
     sub.add_argument("run", metavar="RUN")
     sub.add_argument("--dry-run", action="store_true", help="only say what would be removed")
@@ -389,6 +394,18 @@ def _status(options: argparse.Namespace) -> int:
     found = status.collect(open_plan(options.run))
     _print_json(found) if options.json else print(status.render(found))
     return DONE
+
+
+def _export(options: argparse.Namespace) -> int:
+    """Write the documents of a run as files that another system reads."""
+    from curation.engine.plan import open_plan
+    from curation.inspect import export
+
+    found = export.to_datatrove(open_plan(options.run), Path(options.directory))
+    _print_json(found) if options.json else print(export.render(found))
+    for path, problem in found["unfinished"].items():
+        print(f"curation: {path}: {problem}", file=sys.stderr)
+    return PARTIAL if found["unfinished"] else DONE
 
 
 def _gc(options: argparse.Namespace) -> int:

@@ -60,6 +60,7 @@ class RawDocument:
     crawl: str | None = None
     license: str | None = None
     language: str | None = None
+    language_score: float | None = None
     warc_file: str | None = None
     warc_offset: int | None = None  # bytes, of the (compressed) record in the file
     warc_length: int | None = None  # bytes, of the (compressed) record in the file

@@ -19,6 +19,8 @@ from pydantic import BaseModel, ConfigDict
 
 from curation.document import Documents
 
+Class = type[Any]
+
 #: What `score` returns: one column per signal, one value per document; null (or NaN in a float
 #: numpy column) means "not scored" and violates no rule.
 Signals = Mapping[str, "np.ndarray | pa.Array"]
@@ -143,6 +145,10 @@ class Stage(BaseModel):
     def english(self, language: str) -> tuple[str, str] | None:
         """What of the stage's rules is made for English, where it would judge documents in another
         language (BCP-47), and what to set instead; else None."""
+        return None
+
+    def code(self) -> Class | None:
+        """The class from a user's file that does the stage's work, where that is not the stage."""
         return None
 
     def memory(self) -> int:

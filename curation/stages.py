@@ -5,18 +5,22 @@ from __future__ import annotations
 from curation.dedup.exact import ExactDedup
 from curation.extract.stage import Extract
 from curation.filters.basic import Basic
+from curation.filters.datatrove import Datatrove
 from curation.filters.fineweb import FineWeb
 from curation.filters.gopher_quality import GopherQuality
 from curation.filters.gopher_repetition import GopherRepetition
 from curation.filters.language import Language
+from curation.filters.normalise import Normalise
 from curation.stage import Stage
 
 STAGES: dict[str, type[Stage]] = {
     "extract": Extract,
     "language": Language,
     "basic": Basic,
+    "normalise": Normalise,
     "gopher_repetition": GopherRepetition,
     "gopher_quality": GopherQuality,
     "fineweb": FineWeb,
+    "datatrove": Datatrove,
     "exact_dedup": ExactDedup,
 }

@@ -91,10 +91,10 @@ class Submission:
         a module by itself, a package with all its Python files."""
         found: dict[Path, Path] = {}
         for spec in self.recipe.stages:
-            if not spec.is_users:
+            if spec.users is None:
                 continue
-            root = Path(home(spec.stage))
-            file = Path(inspect.getfile(type(spec.stage))).resolve()
+            root = Path(home(spec.users))
+            file = Path(inspect.getfile(spec.users)).resolve()
             if "site-packages" in root.parts:
                 continue  # installed, here and there
             if file.parent == root:

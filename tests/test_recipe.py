@@ -35,7 +35,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"seed": "x"}, "seed: input should be a valid integer"),
     ({"store": "some"}, "store: input should be 'all' or 'kept'"),
     ({"failure_ceiling": 2}, "failure_ceiling: input should be less than or equal to 1"),
-    ({"input": {"kind": "warx"}}, "input.kind: 'warx' is none of warc, wet, jsonl, parquet, text"),
+    (
+        {"input": {"kind": "warx"}},
+        "input.kind: 'warx' is none of warc, wet, jsonl, datatrove, parquet",
+    ),
     ({"input": {"paths": []}}, "input.kind: this key is missing"),
     ({"input": {"kind": "warc", "path": []}}, r"input.path: unknown key; did you mean 'paths'\?"),
     ({"input": "x.warc"}, "input: "),

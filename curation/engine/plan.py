@@ -204,7 +204,7 @@ class Plan:
 
     def record(self) -> dict[str, Any]:
         """What `run.json` says."""
-        homes = {home(spec.stage) for spec in self.recipe.stages if spec.is_users}
+        homes = {home(spec.users) for spec in self.recipe.stages if spec.users is not None}
         return {
             "schema": RUN_SCHEMA,
             "name": self.recipe.settings.name,
@@ -232,10 +232,10 @@ class Plan:
         return self.run / "run.json"
 
 
-def home(stage: Stage) -> str:
-    """The directory from which a user's stage was imported."""
-    depth = type(stage).__module__.count(".")
-    return str(Path(inspect.getfile(type(stage))).resolve().parents[depth])
+def home(kind: type) -> str:
+    """The directory from which a user's class was imported."""
+    depth = kind.__module__.count(".")
+    return str(Path(inspect.getfile(kind)).resolve().parents[depth])
 
 
 def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
@@ -380,17 +380,17 @@ def stage_key(spec: StageSpec) -> tuple[str, str]:
     try:
         depends = {str(name): str(value) for name, value in stage.depends().items()}
     except RAISED as error:
-        known = isinstance(error, (OSError, ValueError, LookupError)) and not spec.is_users
+        known = isinstance(error, (OSError, ValueError, LookupError)) and spec.users is None
         what = "" if known else f"depends: {type(error).__name__}: "
         raise RecipeError(f"stage {spec.name}: {what}{error}") from None
-    if spec.is_users:
-        depends["source"] = _source_digest(type(stage))
+    if spec.users is not None:
+        depends["source"] = _source_digest(spec.users)
     identity = [spec.type, stage.version, scores, depends]
     return digest_of(identity), digest_of([decisions, [asdict(rule) for rule in rules]])
 
 
-def _source_digest(kind: type[Stage]) -> str:
-    """Of the file of a user's own stage: an edit of the file is another stage."""
+def _source_digest(kind: type) -> str:
+    """Of the file of a user's own class: an edit of the file is another stage."""
     try:
         return digest(Path(inspect.getfile(kind)).read_bytes())
     except (OSError, TypeError):
@@ -410,8 +410,9 @@ def probe(recipe: Recipe) -> dict[str, str]:
             "text": pa.array([text], pa.large_string()),
             **{
                 name: pa.array(["x"])
-                for name in ("url", "date", "source", "crawl", "license", "language", "metadata")
+                for name in ("url", "date", "source", "crawl", "license", "language")
             },
+            "metadata": pa.array(["{}"]),
             "language_score": pa.array([1.0]),
             "duplicate_count": pa.array([1]),
             "warc_file": pa.array(["x"]),

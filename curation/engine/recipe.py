@@ -26,6 +26,7 @@ from curation.filters.parameters import LIST, MAPPING, SINGLE
 from curation.read import common_crawl
 from curation.stage import (
     RAISED,
+    Class,
     Editor,
     Filter,
     GlobalStep,
@@ -141,6 +142,17 @@ class JsonlInput(_Rows):
     kind: Literal["jsonl"]
 
 
+class DatatroveInput(_Files):
+    """JSON lines as datatrove writes them. `text` and `id` name the fields."""
+
+    kind: Literal["datatrove"]
+    text: str = "text"
+    id: str = "id"
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "source": self.source}
+
+
 class ParquetInput(_Rows):
     """Parquet tables. `text`, `id` and `url` name the columns; only the text must be there."""
 
@@ -200,7 +212,13 @@ class CommonCrawlInput(_Input, _Captures):
 
 
 Input = Annotated[
-    WarcInput | WetInput | JsonlInput | ParquetInput | TextInput | CommonCrawlInput,
+    WarcInput
+    | WetInput
+    | JsonlInput
+    | DatatroveInput
+    | ParquetInput
+    | TextInput
+    | CommonCrawlInput,
     Field(discriminator="kind"),
 ]
 
@@ -235,9 +253,9 @@ class StageSpec:
     stage: Stage
 
     @property
-    def is_users(self) -> bool:
-        """Whether the stage comes from a file of the user's: it is named `module:Class`."""
-        return ":" in self.type
+    def users(self) -> Class | None:
+        """The class of a user's file that is the stage (named `module:Class`) or does its work."""
+        return type(self.stage) if ":" in self.type else self.stage.code()
 
     def parameters(self) -> dict[str, Any]:
         return self.stage.model_dump(mode="json")
@@ -620,7 +638,15 @@ def _explain(model: type[BaseModel], error: ValidationError, prefix: str) -> str
 #: Steps of pydantic's locations that are no keys: the forms of parameters.
 UNSAID = (SINGLE, LIST, MAPPING, "[key]")
 
-INPUTS = (WarcInput, WetInput, JsonlInput, ParquetInput, TextInput, CommonCrawlInput)
+INPUTS = (
+    WarcInput,
+    WetInput,
+    JsonlInput,
+    DatatroveInput,
+    ParquetInput,
+    TextInput,
+    CommonCrawlInput,
+)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -326,7 +326,7 @@ def _columns(rows: list[int], raws: list[RawDocument]) -> Documents:
     columns: dict[str, pa.Array] = {
         "row": pa.array(rows, pa.int64()),
         **{name: pa.array([getattr(raw, name) for raw in raws], pa.string()) for name in _PLAIN},
-        "language_score": pa.nulls(len(raws), pa.float64()),
+        "language_score": pa.array([raw.language_score for raw in raws], pa.float64()),
         "duplicate_count": pa.array(np.ones(len(raws), dtype=np.int64)),
         "warc_file": pa.array([raw.warc_file for raw in raws], pa.string()),
         "warc_offset": pa.array([raw.warc_offset for raw in raws], pa.int64()),

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from pydantic import ValidationError
 
 from curation.document import RawDocument
+from curation.read.datatrove import DatatroveOptions, read_datatrove
 from curation.read.framing import read_head
 from curation.read.jsonl import JsonlOptions, read_jsonl
 from curation.read.parquet import ParquetOptions, read_parquet
@@ -40,18 +41,16 @@ class Kind(NamedTuple):
 
 
 _WARC = (".warc", ".warc.gz", ".warc.zst", ".arc", ".arc.gz")
+_JSONL = tuple(
+    f".{name}{end}" for name in ("jsonl", "ndjson", "json") for end in ("", ".gz", ".zst")
+)
 
 KINDS: Mapping[str, Kind] = {
     "warc": Kind(read_warc, WarcOptions, _WARC, splits=True),
     "wet": Kind(read_wet, WarcOptions, (".wet", ".wet.gz"), splits=True),
     "parquet": Kind(read_parquet, ParquetOptions, (".parquet",)),
-    "jsonl": Kind(
-        read_jsonl,
-        JsonlOptions,
-        tuple(
-            f".{name}{end}" for name in ("jsonl", "ndjson", "json") for end in ("", ".gz", ".zst")
-        ),
-    ),
+    "jsonl": Kind(read_jsonl, JsonlOptions, _JSONL),
+    "datatrove": Kind(read_datatrove, DatatroveOptions, _JSONL),
     "text": Kind(read_text, TextOptions, (".txt", ".txt.gz", ".txt.zst")),
 }
 

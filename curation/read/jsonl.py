@@ -41,11 +41,23 @@ class JsonlOptions:
 def read_jsonl(
     stream: BinaryIO, path: str, tally: Tally, options: JsonlOptions
 ) -> Iterator[RawDocument]:
-    """The objects of a JSONL file, plain, gzip or Zstandard. Offsets are of the content."""
+    """The objects of a JSONL file as documents."""
+    for row, value, text in objects(stream, tally, options.text, options.max_record):
+        yield _document(value, text, path, row, options)
+
+
+def objects(
+    stream: BinaryIO, tally: Tally, field: str, longest: int
+) -> Iterator[tuple[int, dict[str, Any], str]]:
+    """The objects of a JSONL file that have a text under `field`: row, object, text.
+
+    The file is plain, gzip or Zstandard; a line is at most `longest` bytes. Offsets are of the
+    content.
+    """
     content = Decompressed(stream)
     row = -1
     offset = 0
-    for offset, line in lines(content, options.max_record):
+    for offset, line in lines(content, longest):
         if line is None:
             tally.skip("truncated" if content.damage else "too_large")
             continue
@@ -58,7 +70,7 @@ def read_jsonl(
             tally.skip("bad_json")
             tally.problem("bad_json", offset, str(error)[:200], incomplete=False)
             continue
-        text = value.get(options.text) if isinstance(value, dict) else None
+        text = value.get(field) if isinstance(value, dict) else None
         if not isinstance(text, str):
             tally.skip("no_text")
             continue
@@ -66,9 +78,9 @@ def read_jsonl(
             cleaned = _clean(value)
             if cleaned != value:
                 tally.notes["surrogates"] += 1
-                value, text = cleaned, cleaned[options.text]
+                value, text = cleaned, cleaned[field]
         tally.keep()
-        yield _document(value, text, path, row, options)
+        yield row, value, text
     if content.damage:
         tally.problem(content.damage, offset)
 
