@@ -20,9 +20,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from curation.filters.c4 import C4
 
 from curation.document import Documents
+from curation.filters.c4 import C4
 from curation.filters.fineweb import FineWeb
 from curation.filters.gopher_quality import GopherQuality
 from curation.filters.gopher_repetition import GopherRepetition

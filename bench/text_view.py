@@ -38,6 +38,7 @@ def whole_view(texts: pa.LargeStringArray) -> None:
 WORK: dict[str, Callable[[pa.LargeStringArray], Any]] = {
     "word counts": lambda texts: TextView(texts).word_counts(),
     "line counts": lambda texts: TextView(texts).line_totals,
+    "sentence counts": lambda texts: TextView(texts).sentence_counts(),
     "mark counts": lambda texts: TextView(texts).mark_totals,
     "token counts": lambda texts: TextView(texts).token_totals,
     "words": lambda texts: TextView(texts).words,

@@ -5,12 +5,15 @@ from __future__ import annotations
 from curation.dedup.exact import ExactDedup
 from curation.extract.stage import Extract
 from curation.filters.basic import Basic
+from curation.filters.c4 import C4
 from curation.filters.datatrove import Datatrove
 from curation.filters.fineweb import FineWeb
 from curation.filters.gopher_quality import GopherQuality
 from curation.filters.gopher_repetition import GopherRepetition
 from curation.filters.language import Language
+from curation.filters.mc4 import MC4
 from curation.filters.normalise import Normalise
+from curation.filters.refinedweb_lines import RefinedWebLines
 from curation.stage import Stage
 
 STAGES: dict[str, type[Stage]] = {
@@ -20,7 +23,10 @@ STAGES: dict[str, type[Stage]] = {
     "normalise": Normalise,
     "gopher_repetition": GopherRepetition,
     "gopher_quality": GopherQuality,
+    "c4": C4,
+    "mc4": MC4,
     "fineweb": FineWeb,
+    "refinedweb_lines": RefinedWebLines,
     "datatrove": Datatrove,
     "exact_dedup": ExactDedup,
 }

@@ -18,6 +18,7 @@ from curation.text.characters import (
     BULLET_LINE,
     CLASS_BITS,
     ELLIPSIS_LINE,
+    FOLD_SHIFT,
     PARAGRAPH_LINE,
 )
 from curation.text.view import Definition, TextView, versions
@@ -34,6 +35,21 @@ pieces = st.sampled_from(
         *("1", "42", "½", "Ⅷ", "٣", "\U0001d7d8", "é", "e\u0301", "\U0001f600", "\U0001f1e9"),
         *("漢字", "々", "〇", "ひらがな", "カタカナ", "ー", "ｶﾞ"),
         *("ไทย", "ภาษา", "ລາວ", "ខ្មែរ", "မြန်မာ"),
+        *(
+            ". ",
+            "! ",
+            '?" ',
+            ".) ",
+            "。",
+            "！」",
+            "\u2024",
+            "؟",
+            "Dr.",
+            " a.",
+            "Fig.",
+            "e.g.",
+            "‼\ufe0f",
+        ),
         *("हिन्दी", "क्\u200dष", "می\u200cخواهم", "العربية", "עברית", "صه״ل", "한국어", "\U00020000"),
     ]
 )
@@ -134,6 +150,35 @@ def test_symbol_characters_are_those_of_the_reference(batch: list[str]) -> None:
 def test_distinct_words_are_those_of_the_reference(batch: list[str], vocabulary: set[str]) -> None:
     counts = view(*batch).vocabulary_counts(sorted(vocabulary))
     assert counts.tolist() == [reference.distinct(text, sorted(vocabulary)) for text in batch]
+
+
+@patient
+@given(texts)
+def test_sentences_are_those_of_the_reference(batch: list[str]) -> None:
+    expected = [reference.sentences(text) for text in batch]
+    assert view(*batch).sentence_counts().tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One. Two! Three? Four", 4),
+        ("She said \u201cWait.\u201d Then (at last.) He left.\r\nA heading\n\n", 4),
+        ("It looks like three sentences...but it is one.", 1),
+        ("Well... that is one. Well... That is two more", 3),
+        ("See e.g. this, etc. and more, p.5 of 3.14 by Dr. J. R. Smith vs. Mr. Jones.", 1),
+        ("Mr. Fox came in 1999. He left in 2001.", 2),
+        ("1. First point. 2. Second point.", 2),
+        ("Really?! Yes!!! No way!?", 3),
+        ("他来了。她走了！真的吗？", 3),
+        ("「行くの？」と聞いた。はい。", 3),
+        ("आप कैसे हैं? मैं ठीक हूँ। धन्यवाद।", 3),
+        ("ერთი. ორი. სამი.", 3),
+        ("*** \n!!! ...\n42.\n", 0),
+    ],
+)
+def test_sentences_by_example(text: str, expected: int) -> None:
+    assert view(text).sentence_counts().tolist() == [expected]
 
 
 @pytest.mark.parametrize(
@@ -238,6 +283,7 @@ def test_no_byte_behind_a_text_is_read(text: bytes, one: bytes, other: bytes) ->
         columns = (*columns, lines.starts, lines.stops, lines.flags)
         results.append([column.tolist() for column in columns])
         results[-1].append([int(n[0]) for n in vars(seen.mark_totals).values()])
+        results[-1].append(seen.sentence_counts().tolist())
         assert (seen.words.stops <= len(text)).all() and (seen.lines.stops <= len(text)).all()
     assert results[0] == results[1]
 
@@ -265,7 +311,7 @@ def test_every_kernel_is_compiled_for_one_signature() -> None:
             seen.line_totals_of(definition)
             seen.word_sums(definition)
             seen.median_word_lengths(definition)
-        _ = seen.line_ends(30), seen.sentence_counts("datatrove")
+        _ = seen.line_ends(30), seen.sentence_counts(), seen.sentence_counts("datatrove")
     everything = [*vars(kernels).values(), *vars(others).values()]
     functions = [f for f in everything if hasattr(f, "signatures")]
     outer = {f.py_func: len(f.signatures) for f in functions if f.targetoptions.get("nogil")}
@@ -322,7 +368,8 @@ def test_the_character_table_is_what_the_reference_says() -> None:
     table = characters.table()
     every = [chr(c) for c in range(len(table))]
     assert (table & 15 == [reference.character_class(c) for c in every]).all()
-    folded = np.arange(len(table)) ^ (table >> CLASS_BITS)
+    assert (table >> CLASS_BITS & 15 == [reference.character_flags(c) for c in every]).all()
+    folded = np.arange(len(table)) ^ (table >> FOLD_SHIFT)
     assert (folded == [ord(reference.fold(c)) for c in every]).all()
 
 

@@ -13,17 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curation.text.cache import inline, kernel, load8, pointer
+from curation.text.cache import inline, kernel, load8, part, pointer
 from curation.text.characters import (
     ALPHABETIC,
     APOSTROPHE,
     BULLET,
     BULLET_LINE,
     CLASS_BITS,
+    CLOSING,
     ELLIPSIS_LINE,
+    FOLD_SHIFT,
     FORMAT,
+    FULL_STOPS,
     KATAKANA,
     LETTER,
+    LOWER,
     MARK,
     MARKED,
     NUMBER,
@@ -31,6 +35,7 @@ from curation.text.characters import (
     PARAGRAPH_LINE,
     SINGLE,
     SPACE,
+    TERMINAL,
 )
 
 Bytes = NDArray[np.uint8]
@@ -43,6 +48,10 @@ Bools = NDArray[np.bool_]
 
 CLASS = (1 << CLASS_BITS) - 1
 ELLIPSIS = 0x2026
+ENDING = np.uint32(TERMINAL << CLASS_BITS)
+ENDING_OR_CLOSING = np.uint32((TERMINAL | CLOSING) << CLASS_BITS)
+LOWER_CASE = np.uint32(LOWER << CLASS_BITS)
+FULL_STOP_POINTS = tuple(sorted(map(ord, FULL_STOPS)))
 
 
 @inline
@@ -129,7 +138,7 @@ def word_hash(data: Any, start: Any, stop: Any, table: Any, folded: Any) -> Any:
     while i < stop:
         point, size = decode(data, i, stop)
         if folded:
-            point ^= np.int64(table[point] >> CLASS_BITS)
+            point ^= np.int64(table[point] >> FOLD_SHIFT)
         state = (state ^ np.uint64(point)) * np.uint64(0xD6E8FEB86659FD93)
         state ^= state >> np.uint64(32)
         i += size
@@ -514,3 +523,95 @@ def count_symbols(data: Bytes, begins: Longs, ends: Longs, table: Table, symbols
             count += kind in (OTHER, BULLET, APOSTROPHE)
             i += size
         symbols[d] = count
+
+
+@part
+def abbreviated(data: Any, begin: Any, stop: Any, table: Any, slots: Any, mask: Any) -> Any:
+    """Whether the bytes [begin, stop) end with a single letter, or with a word of `slots`."""
+    start = stop
+    letters = 0  # characters of the word, as far as two
+    kind = 0
+    while start > begin:
+        at = start - 1
+        while at > begin and data[at] & 0xC0 == 0x80:
+            at -= 1
+        point, _ = decode(data, at, stop)
+        if table[point] & CLASS < FORMAT:
+            break
+        kind = table[point] & CLASS
+        letters += 1
+        start = at
+    if letters <= 1:
+        return letters == 1 and kind == LETTER
+    value = word_hash(data, start, stop, table, True)
+    s = value & mask
+    while slots[s] != value and slots[s] != 0:
+        s = (s + np.uint64(1)) & mask
+    return slots[s] == value
+
+
+@part
+def lower_follows(data: Any, i: Any, end: Any, table: Any) -> Any:
+    """Whether the first letter, number or terminal mark of the line from byte `i` on is LOWER."""
+    while i < end and data[i] != 10:
+        point, size = decode(data, i, end)
+        if table[point] & ENDING or table[point] & CLASS >= NUMBER:
+            return table[point] & LOWER_CASE != 0
+        i += size
+    return False
+
+
+@kernel
+def count_sentences(
+    data: Bytes, begins: Longs, ends: Longs, table: Table, slots: Hashes, counts: Longs
+) -> None:
+    """Per document: its sentences (int64). `slots` (see `count_vocabulary`): abbreviations."""
+    text, classes, words = pointer(data), pointer(table), pointer(slots)
+    mask = np.uint64(slots.size - 1)
+    for d in range(begins.size):
+        begin, end = begins[d], ends[d]
+        i = begin
+        count = 0
+        lettered = False  # since the last end
+        while i < end:
+            point, size = decode(text, i, end)
+            entry = classes[point]
+            if not entry & ENDING:
+                if point == 10:
+                    count += lettered
+                    lettered = False
+                lettered |= entry & CLASS > NUMBER
+                i += size
+                continue
+            mark = i
+            marks = 0
+            stops = 0  # those of the marks that are full stops
+            spaceless = False  # one of the marks needs no space after it
+            spaced = False
+            while True:
+                if entry & ENDING:
+                    stop = point in FULL_STOP_POINTS
+                    marks += 1
+                    stops += stop
+                    spaceless |= point > 0x7F and not stop
+                i += size
+                if i >= end:
+                    spaced = True
+                    break
+                point, size = decode(text, i, end)
+                entry = classes[point]
+                kind = entry & CLASS
+                if not entry & ENDING_OR_CLOSING and kind != FORMAT and kind != MARK:
+                    spaced = kind == SPACE
+                    break
+            if not lettered:
+                continue
+            ended = spaceless or spaced
+            if spaced and stops == marks:
+                ended = not lower_follows(text, i, end, classes)
+                if ended and marks == 1:
+                    ended = not abbreviated(text, begin, mark, classes, words, mask)
+            if ended:
+                count += 1
+                lettered = False
+        counts[d] = count + lettered

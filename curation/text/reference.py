@@ -18,15 +18,21 @@ from curation.text.characters import (
     APOSTROPHES,
     BULLET,
     BULLETS,
+    CLOSING,
     FORMAT,
+    FULL_STOPS,
     KATAKANA,
     LETTER,
+    LOWER,
     MARK,
     NUMBER,
     OTHER,
     SINGLE,
     SINGLE_NAMES,
     SPACE,
+    TERMINAL,
+    TERMINALS,
+    UPPER,
 )
 
 MASK = (1 << 64) - 1
@@ -51,6 +57,18 @@ def character_class(character: str) -> int:
             return SINGLE
         return KATAKANA if "KATAKANA" in name else LETTER
     return NUMBER if category[0] == "N" else OTHER
+
+
+def character_flags(character: str) -> int:
+    """The flags of one character (see `curation.text.characters`)."""
+    closing = character in "\"'" or unicodedata.category(character) in ("Pe", "Pf", "Pi")
+    georgian = "\u10d0" <= character <= "\u10ff"
+    return (
+        TERMINAL * (character in TERMINALS)
+        | CLOSING * closing
+        | LOWER * (character.islower() and not georgian)
+        | UPPER * character.isupper()
+    )
 
 
 def fold(character: str) -> str:
@@ -172,6 +190,65 @@ def symbol_characters(text: str) -> int:
     return sum(character_class(c) in (OTHER, BULLET, APOSTROPHE) for c in text)
 
 
+#: What a full stop follows without ending a sentence, besides single letters: titles and the like,
+#: which stand before a name or number and hardly ever at an end.
+ABBREVIATIONS = (
+    *("mr", "mrs", "ms", "dr", "prof", "rev", "gen", "sen", "rep", "gov"),
+    *("capt", "lt", "col", "sgt", "st", "mt", "vs", "fig"),
+)
+
+
+def sentences(text: str) -> int:
+    """How many sentences a text has (the definition is in `curation.text.view`)."""
+    count = 0
+    for line in text.split("\n"):
+        lettered = False  # since the last end
+        i = 0
+        while i < len(line):
+            end = i + 1
+            if line[i] in TERMINALS:
+                while end < len(line) and _after_mark(line[end]):
+                    end += 1
+                if lettered and _ends_sentence(line, i, end):
+                    count += 1
+                    lettered = False
+            lettered |= character_class(line[i]) > NUMBER
+            i = end
+        count += lettered
+    return count
+
+
+def _after_mark(character: str) -> bool:
+    """Whether a run of terminal marks goes on."""
+    more = character_flags(character) & (TERMINAL | CLOSING)
+    return bool(more) or character_class(character) in (FORMAT, MARK)
+
+
+def _ends_sentence(line: str, start: int, end: int) -> bool:
+    """Whether the run of marks [start, end) of a line ends a sentence."""
+    marks = [character for character in line[start:end] if character in TERMINALS]
+    if line[end : end + 1].strip():  # no white space
+        return any(mark > "\x7f" and mark not in FULL_STOPS for mark in marks)
+    if not FULL_STOPS.issuperset(marks):
+        return True
+    for character in line[end:]:
+        if character in TERMINALS or character_class(character) >= NUMBER:
+            if character_flags(character) & LOWER:
+                return False
+            break
+    return len(marks) > 1 or not _abbreviated(line[:start])
+
+
+def _abbreviated(before: str) -> bool:
+    """Whether a text ends with a single letter or one of the abbreviations."""
+    start = len(before)
+    while start and character_class(before[start - 1]) >= FORMAT:
+        start -= 1
+    word = before[start:]
+    single = len(word) == 1 and character_class(word) == LETTER
+    return single or "".join(map(fold, word)) in ABBREVIATIONS
+
+
 def distinct(text: str, vocabulary: Sequence[str]) -> int:
     """How many different words of the vocabulary the text contains, by case-folded spelling."""
     wanted = {"".join(map(fold, word)) for word in vocabulary}
@@ -179,13 +256,18 @@ def distinct(text: str, vocabulary: Sequence[str]) -> int:
 
 
 def character_table() -> Iterator[str]:
-    """The lines of `characters.txt`: runs `first..last class`, then folds `fold from to`."""
+    """The lines of `characters.txt`: runs `first..last class`, then runs `flags first..last flags`,
+    then folds `fold from to`."""
     yield f"unicode {unicodedata.unidata_version}"
     characters = [chr(c) for c in range(sys.maxunicode + 1)]
     for kind, run in groupby(characters, key=character_class):
         members = list(run)
         if kind != OTHER:
             yield f"{ord(members[0]):04X}..{ord(members[-1]):04X} {kind}"
+    for flags, run in groupby(characters, key=character_flags):
+        members = list(run)
+        if flags:
+            yield f"flags {ord(members[0]):04X}..{ord(members[-1]):04X} {flags}"
     for character in characters:
         if fold(character) != character:
             yield f"fold {ord(character):04X} {ord(fold(character)):04X}"

@@ -19,6 +19,14 @@ count but the same everywhere. Only `kernels.next_word` and `reference.words` kn
 space, and so is U+2028, which separates nothing); blank lines are not lines. A line begins a
 paragraph when it is the first of its document or follows a blank line.
 
+**Sentences** are Unicode's default sentences (UAX #29), simplified, within lines. A sentence has a
+letter, and ends with its line, or with a run of terminal marks (`characters.TERMINALS`, in which
+closing quotes and brackets may stand) before white space; before anything else if one of the marks
+is of a script that needs no space there, that is, neither ASCII nor a full stop. If all marks are
+full stops, it goes on when the next letter or number is in lower case; and after one full stop also
+when a single letter or one of `reference.ABBREVIATIONS` stands before it ("J. Smith", "Dr. No").
+So "e.g. this" and "three...but one" end nothing, while "U.S. The end" is one sentence too few.
+
 **Hashes** are 64 bits, of the code points of the word in order (exact, or after Unicode's simple
 case folding), finalised as in MurmurHash3 so that every bit is fit for use; the same for ever.
 
@@ -38,7 +46,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curation.text.characters import table, table_version
-from curation.text.reference import bytes_hash
+from curation.text.reference import ABBREVIATIONS, bytes_hash
 
 #: Bumped when a definition above changes.
 VIEW_VERSION = 1
@@ -206,11 +214,17 @@ class TextView:
             _kernels().count_line_marks(self.data, self.begins, self.ends, *columns)
         return found
 
-    def sentence_counts(self, definition: Definition) -> NDArray[np.int64]:
-        """The sentences of each document's lines."""
+    def sentence_counts(
+        self, definition: Literal["unicode", "datatrove"] = "unicode"
+    ) -> NDArray[np.int64]:
+        """The sentences of each document's lines: by the rule above, or by spaCy's Sentencizer."""
+        counts = np.empty(len(self), np.int64)
+        if definition == "unicode":
+            _kernels().count_sentences(*self._texts(), _vocabulary(ABBREVIATIONS, True), counts)
+            return counts
         from curation.text.datatrove import kernels
 
-        words, counts = self.words_of("datatrove"), np.empty(len(self), np.int64)
+        words = self.words_of("datatrove")
         kernels.count_sentences(
             self.data, words.offsets, words.starts, words.stops, words.flags, counts
         )
