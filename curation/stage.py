@@ -139,8 +139,8 @@ class Stage(BaseModel):
     def needs_language(self) -> list[str]:
         """Names of the parameters that mean something else for each language: by default the
         thresholds that are mappings."""
-        names = [rule.parameter for rule in rules_of(self) if rule.parameter]
-        return [name for name in names if isinstance(getattr(self, name, None), Mapping)]
+        own = type(self)
+        return [name for name in thresholds_of(own) if isinstance(getattr(self, name), Mapping)]
 
     def english(self, language: str) -> tuple[str, str] | None:
         """What of the stage's rules is made for English, where it would judge documents in another
@@ -251,6 +251,12 @@ class Removals:
 def rules_of(stage: Stage | type[Stage]) -> tuple[Rule, ...]:
     """The rules of a stage; none where its kind has no rules."""
     return getattr(stage, "rules", ())
+
+
+def thresholds_of(kind: type[Stage]) -> list[str]:
+    """The parameters of a kind of stage that its rules hold signals against."""
+    names = [rule.parameter for rule in rules_of(kind)]
+    return [name for name in dict.fromkeys(names) if name in kind.model_fields]
 
 
 class GlobalStep(Stage):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from curation.dedup.exact import ExactDedup
 from curation.extract.stage import Extract
+from curation.filters.basic import Basic
 from curation.filters.c4 import C4
 from curation.filters.datatrove import Datatrove
 from curation.filters.fineweb import FineWeb
@@ -18,6 +19,7 @@ from curation.stage import Stage
 STAGES: dict[str, type[Stage]] = {
     "extract": Extract,
     "language": Language,
+    "basic": Basic,
     "normalise": Normalise,
     "gopher_repetition": GopherRepetition,
     "gopher_quality": GopherQuality,

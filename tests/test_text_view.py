@@ -139,6 +139,13 @@ def test_symbols_are_those_of_the_reference(batch: list[str]) -> None:
 
 
 @patient
+@given(texts)
+def test_symbol_characters_are_those_of_the_reference(batch: list[str]) -> None:
+    found = view(*batch).symbol_counts()
+    assert found.tolist() == [reference.symbol_characters(text) for text in batch]
+
+
+@patient
 @given(texts, st.sets(st.sampled_from(["the", "a", "Straße", "σίσυφος", "k", "漢", "カタカナ"])))
 def test_distinct_words_are_those_of_the_reference(batch: list[str], vocabulary: set[str]) -> None:
     counts = view(*batch).vocabulary_counts(sorted(vocabulary))

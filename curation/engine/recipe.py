@@ -25,7 +25,6 @@ from curation.filters.language import LID_176, Language
 from curation.filters.parameters import LIST, MAPPING, SINGLE
 from curation.read import common_crawl
 from curation.stage import (
-    OTHER,
     RAISED,
     Class,
     Editor,
@@ -34,7 +33,7 @@ from curation.stage import (
     Rule,
     Stage,
     by_language,
-    rules_of,
+    thresholds_of,
 )
 from curation.stages import STAGES
 from curation.storage import COMMON_CRAWL
@@ -366,13 +365,13 @@ def _fill_in_table(raw: dict[str, Any]) -> thresholds.Table | None:
             continue
         used = True
         stage = _class(index, kind)
-        known = [rule.parameter for rule in rules_of(stage) if rule.parameter]
+        known = thresholds_of(stage)
         filled: dict[str, Any] = {}
         for parameter, rows in table.stages[kind].items():
             if parameter not in known:
                 hint = nearest(parameter, known)
                 raise RecipeError(f"thresholds: {name}: {kind}.{parameter}: no threshold{hint}")
-            filled[parameter] = {OTHER: stage.model_fields[parameter].default, **rows}
+            filled[parameter] = _by_default(stage, parameter) | rows
         _validate(stage, filled, f"thresholds: {name}: {kind}.")
         own = _replace(raw, entry)
         for parameter, rows in filled.items():
@@ -501,10 +500,10 @@ def _set(raw: dict[str, Any], setting: str) -> None:
             if (parameters.get("as") or kind) == head and rest:
                 target, head, rest = _replace(raw, entry), rest[0], rest[1:]
                 stage = _class(index, kind)
-                if rest and head in {rule.parameter for rule in rules_of(stage)}:
+                if rest and head in thresholds_of(stage):
                     # One language more: what was the threshold stays that of the others.
-                    default = stage.model_fields[head].default
-                    target[head] = by_language(target.get(head, default))
+                    default = _by_default(stage, head)
+                    target[head] = by_language(target[head]) if head in target else default
                 break
         else:
             names = [p.get("as") or k for k, p in map(_entry, stages)]
@@ -516,6 +515,12 @@ def _set(raw: dict[str, Any], setting: str) -> None:
             raise RecipeError(f"--set {key}: {head} is not a mapping")
         head = step
     target[head] = value
+
+
+def _by_default(stage: type[Stage], threshold: str) -> dict[str, Any]:
+    """What a kind of stage has for a threshold, as a mapping from languages."""
+    field = stage.model_fields[threshold]
+    return {} if field.is_required() else by_language(field.default)
 
 
 def _replace(raw: dict[str, Any], entry: Any) -> dict[str, Any]:

@@ -510,6 +510,21 @@ def count_tokens(
         alphabetic[d] = n_alphabetic + lettered
 
 
+@kernel
+def count_symbols(data: Bytes, begins: Longs, ends: Longs, table: Table, symbols: Longs) -> None:
+    """Per document: code points that are neither letter, mark, number, format nor white space."""
+    text, classes = pointer(data), pointer(table)
+    for d in range(begins.size):
+        i, end = begins[d], ends[d]
+        count = 0
+        while i < end:
+            point, size = decode(text, i, end)
+            kind = classes[point] & CLASS
+            count += kind in (OTHER, BULLET, APOSTROPHE)
+            i += size
+        symbols[d] = count
+
+
 @part
 def abbreviated(data: Any, begin: Any, stop: Any, table: Any, slots: Any, mask: Any) -> Any:
     """Whether the bytes [begin, stop) end with a single letter, or with a word of `slots`."""

@@ -185,6 +185,11 @@ def symbols(text: str) -> tuple[int, int, int, int, int]:
     return len(text), len(tokens), alphabetic, text.count("#"), ellipses
 
 
+def symbol_characters(text: str) -> int:
+    """Characters that are neither letter, mark, number, format character nor white space."""
+    return sum(character_class(c) in (OTHER, BULLET, APOSTROPHE) for c in text)
+
+
 #: What a full stop follows without ending a sentence, besides single letters: titles and the like,
 #: which stand before a name or number and hardly ever at an end.
 ABBREVIATIONS = (

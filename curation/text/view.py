@@ -264,6 +264,11 @@ class TextView:
         _kernels().count_marks(self.data, self.begins, self.ends, *columns)
         return found
 
+    def symbol_counts(self) -> NDArray[np.int64]:
+        """Code points that are neither letter, mark, number, format character nor white space."""
+        [counts] = self._per_document("count_symbols", 1)
+        return counts
+
     @cached_property
     def token_totals(self) -> TokenCounts:
         """Counts of runs without white space."""

@@ -104,6 +104,15 @@ def duplicates(pieces: Pieces) -> Duplicates:
     return Duplicates(counts, *found)
 
 
+def longest_runs(pieces: Pieces) -> NDArray[np.int64]:
+    """The most equal pieces in a row in each document, 0 where it has none."""
+    from curation.text.repetition.kernels import find_longest_runs
+
+    longest = np.empty(len(pieces.offsets) - 1, np.int64)
+    find_longest_runs(pieces.offsets, pieces.hashes, longest)
+    return longest
+
+
 def ngram_shares(view: TextView, definition: Definition) -> dict[int, NDArray[np.float64]]:
     """By n: the share of characters in the most common n-gram (2 to 4) or in duplicated ones (5 to
     10) of each document, NaN where it has fewer words."""

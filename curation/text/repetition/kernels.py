@@ -379,3 +379,15 @@ def count_ngrams(
 
 #: Bit of a count: the n-gram has been met by the walk.
 MET = 1 << 30
+
+
+@kernel
+def find_longest_runs(offsets: Longs, hashes: Hashes, longest: Longs) -> None:
+    """Per document: the most equal pieces in a row (int64), 0 where it has none."""
+    for d in range(longest.size):
+        best = 0
+        run = 0
+        for i in range(offsets[d], offsets[d + 1]):
+            run = run + 1 if run and hashes[i] == hashes[i - 1] else 1
+            best = max(best, run)
+        longest[d] = best

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import groupby
 
 from curation.text import reference
 from curation.text.datatrove import reference as datatrove
@@ -93,3 +94,8 @@ def _walk(grams: list[tuple[str, ...]], lengths: list[int]) -> int:
             met.add(grams[i])
             i += 1
     return chars
+
+
+def longest_run(pieces: Sequence[Hashable]) -> int:
+    """The most equal pieces in a row."""
+    return max((len(list(run)) for _, run in groupby(pieces)), default=0)
