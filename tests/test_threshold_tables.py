@@ -160,6 +160,29 @@ def test_where_no_other_language_meets_english_rules_nothing_is_said(
     assert warnings({"language": {"keep": keep}}, {"gopher_quality": parameters}) == ()
 
 
+@pytest.mark.parametrize(
+    ("stage", "what", "off"),
+    [
+        ("c4", "English cookie and legal notices", {"policy": False}),
+        ("refinedweb_lines", "English counters", {"counters": False, "phrases": False}),
+    ],
+)
+def test_english_lines_for_other_languages_are_said(
+    stage: str, what: str, off: dict[str, bool]
+) -> None:
+    german = {"language": {"keep": ["de"]}}
+    [warning] = warnings(german, stage)
+    assert warning.startswith(f"{stage}: {what}")
+    assert warnings(german, {stage: off}) == ()
+
+
+def test_bad_words_by_language_need_documents_with_a_language(tmp_path: Path) -> None:
+    (tmp_path / "de").write_text("wort\n")
+    by = {"c4": {"bad_words": f"{tmp_path}/{{language}}"}}
+    with pytest.raises(RecipeError, match=r"c4.bad_words: by language, and no"):
+        load(recipe("extract", by, input={"kind": "warc"}), ["x.warc"])
+
+
 def test_without_a_language_stage_nothing_is_said() -> None:
     assert warnings("gopher_quality") == ()
 

@@ -117,6 +117,15 @@ class C4(Editor):
             found[f"bad_words {path.name}"] = digest
         return found
 
+    def needs_language(self) -> list[str]:
+        """Thresholds by language, and lists of bad words by language."""
+        own = ["bad_words"] if self.bad_words is not None and "{language}" in self.bad_words else []
+        return super().needs_language() + own
+
+    def english(self, language: str) -> tuple[str, str] | None:
+        """The notices."""
+        return ("English cookie and legal notices", "set policy: false") if self.policy else None
+
     def edit(self, docs: Documents) -> Edited:
         """The lines that are left; int64: `lines` that are not blank, those removed by reason,
         `lorem_ipsum`, `curly_brackets`, `sentences`, `bad_words` (null without a list)."""

@@ -58,6 +58,12 @@ class RefinedWebLines(Editor):
         """The definitions of the text view."""
         return versions()
 
+    def english(self, language: str) -> tuple[str, str] | None:
+        """Counters and phrases."""
+        if not (self.counters or self.phrases):
+            return None
+        return "English counters and phrases", "set counters: false, phrases: false"
+
     def edit(self, docs: Documents) -> Edited:
         """The lines that are left; int64: `lines` that are not blank, those removed by reason,
         `phrase_lines`; float64: `removed_words`, null for a page without words."""
