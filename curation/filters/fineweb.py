@@ -32,8 +32,8 @@ class FineWeb(WordFilter):
 
     version: ClassVar[int] = 1
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule("few_line_ends", "line_punctuation", below="min_line_punctuation"),
-        Rule("short_lines", "short_lines", above="max_short_lines"),
+        Rule("few_punctuated_lines", "line_punctuation", below="min_line_punctuation"),
+        Rule("many_short_lines", "short_lines", above="max_short_lines"),
         Rule("dup_line_chars", "dup_line_chars", above="max_dup_line_chars"),
         Rule("many_newlines", "newline_ratio", above="max_newline_ratio"),
     )

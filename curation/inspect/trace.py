@@ -103,10 +103,11 @@ def render(found: list[dict[str, Any]]) -> str:
         lines.append(place)
         if entry["file"]:
             lines.append(f"  file     {entry['file']}")
-        for fate in entry["segments"]:
-            for name, value in fate["signals"].items():
-                shown = f"{value:.4g}" if isinstance(value, float) else value
-                lines.append(f"  {name:<36} {shown}")
+        signals = [pair for fate in entry["segments"] for pair in fate["signals"].items()]
+        width = max((len(name) for name, _ in signals), default=0)
+        for name, value in signals:
+            shown = f"{value:.4g}" if isinstance(value, float) else value
+            lines.append(f"  {name:<{width}}  {shown}")
         if entry["text"]:
             lines.append("  text     " + " ".join(entry["text"].split())[:200])
         blocks.append("\n".join(lines))

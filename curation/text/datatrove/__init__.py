@@ -70,7 +70,7 @@ def table() -> NDArray[np.uint32]:
 def version() -> str:
     """Names what decides words: the characters and the special cases."""
     content = _PATH.read_bytes() + repr(sorted(special_cases().items())).encode()
-    return hashlib.blake2b(content + repr(units()).encode(), digest_size=8).hexdigest()
+    return hashlib.blake2b(content + repr(sorted(units())).encode(), digest_size=8).hexdigest()
 
 
 def units() -> frozenset[str]:

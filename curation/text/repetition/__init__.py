@@ -5,10 +5,11 @@ and their plain reference.
 
 The paper names what is measured and not how. The definitions, named as those of words:
 
-`unicode` (RedPajama v2's reading). Lines are those that are not blank, trimmed; paragraphs are runs
-of them; a duplicate is one that occurred before. Characters are those of lines (or words) alone,
-and every one counts once: in the most common n-gram wherever it occurs, 0 where none occurs twice;
-in all n-grams that occur more than once. Words are compared without regard to case.
+`unicode` (as RedPajama v2, which however counts the first occurrence of an n-gram as well). Lines
+are those that are not blank, trimmed; paragraphs are runs of them. A duplicate is a line, paragraph
+or n-gram that occurred before. Characters are those of lines (or words) alone, and every one counts
+once: in the most common n-gram wherever it occurs, 0 where none occurs twice; in duplicates of
+n-grams. Words are compared without regard to case.
 
 `datatrove`. Lines are what lies between runs of newlines, paragraphs between runs of two or more in
 the stripped text, white space and all. Characters are divided by those of the whole text. An n-gram

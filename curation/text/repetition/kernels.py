@@ -269,7 +269,7 @@ def count_ngrams(
     """Characters in n-grams of 2 to 10 words: int64[documents, 9] each, `totals` to divide by.
 
     For n up to 4 those of the most common n-gram (of several, the one that comes first), from 5 on
-    those of the n-grams that occur more than once; as `counting` says, see `__init__`. -1 where a
+    those of duplicated n-grams; as `counting` says, see `__init__`. -1 where a
     document has fewer words than an n-gram.
 
     An n-gram can only occur twice where the shorter ones at its first and second word do: after the
@@ -344,7 +344,7 @@ def count_ngrams(
                 free = 0
                 for a in range(some):
                     i = places[a]
-                    if times[of[i]] > 1:
+                    if of[i] < i:  # it occurred before
                         for k in range(max(i, free), i + n):
                             found += lengths[first + k]
                         free = i + n

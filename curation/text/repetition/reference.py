@@ -68,7 +68,7 @@ def ngram_share(text: str, definition: str, n: int) -> float | None:
     places = [
         i
         for i, gram in enumerate(grams)
-        if (gram == top and count > 1 if n < 5 else grams.count(gram) > 1)
+        if (gram == top and count > 1 if n < 5 else gram in grams[:i])
     ]
     covered = {i + k for i in places for k in range(n)}
     return sum(lengths[i] for i in covered) / sum(lengths)
