@@ -149,6 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     sub = verb("stats", _stats)
     sub.add_argument("run", metavar="RUN")
     sub.add_argument("--by", choices=("language", "source", "crawl", "domain"))
+    sub.add_argument("--rules", action="store_true", help="what each rule drops, and would drop")
 
     sub = verb("status", _status)
     sub.add_argument("run", metavar="RUN")
@@ -361,7 +362,7 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _stats(options: argparse.Namespace) -> int:
-    """The drop table of a run; by language, source, crawl or domain with --by."""
+    """The drop table of a run; by language, source, crawl or domain with --by; by rule."""
     from curation.engine.plan import open_plan
     from curation.engine.stats import books_of, collect, problems, unfinished
     from curation.inspect import breakdown, droptable
@@ -373,6 +374,10 @@ def _stats(options: argparse.Namespace) -> int:
         return DONE
     books = books_of(plan)
     stats = collect(plan, books)
+    if options.rules:
+        rules = droptable.rules(stats, plan.recipe.stages)
+        _print_json(rules) if options.json else print(droptable.render_rules(rules))
+        return DONE
     if options.json:
         _print_json(stats)
     else:

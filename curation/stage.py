@@ -147,7 +147,7 @@ class Stage(BaseModel):
         language (BCP-47), and what to set instead; else None."""
         return None
 
-    def code(self) -> Class | None:
+    def hosted(self) -> Class | None:
         """The class from a user's file that does the stage's work, where that is not the stage."""
         return None
 

@@ -18,6 +18,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from kit import page, recipe, write_jsonl
+
+import curation as gristmill
+from curation import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPE = str(ROOT / "pipelines" / "crawl-filter.yaml")
@@ -99,8 +103,8 @@ def test_run_prints_the_table_and_where_things_lie(home: Path) -> None:
     assert lines[0].startswith(" ") and lines[0].split()[0] == "documents"
     names = [line.split()[0] for line in lines if line and not line.startswith((" ", "-"))]
     assert names == [
-        "records", "documents", "extract", "language", "gopher_quality", "exact_dedup", "output",
-        "documents", "ledger", "look",
+        "records", "documents", "extract", "language", "gopher_repetition", "gopher_quality", "c4",
+        "fineweb", "exact_dedup", "output", "documents", "ledger", "look",
     ]  # fmt: skip
     widths = {len(line) for line in lines[1:2]}
     assert all(len(line) <= max(widths) for line in lines[: lines.index("")])
@@ -210,12 +214,12 @@ def test_whatif_agrees_with_a_run_of_those_thresholds(home: Path, tmp_path: Path
     real = json.loads(done.stdout)
     drops = {
         f"{stage['name']}:{reason}": amount["documents"]
-        for stage in real["stages"][:3]
+        for stage in real["stages"][:-1]
         for reason, amount in stage["dropped"].items()
     }
     drops.pop("extract:empty")
     assert {r["rule"]: r["drops"] for r in found["rules"] if r["drops"]} == drops
-    assert found["not_simulated"] == ["extract", "exact_dedup"]
+    assert found["not_simulated"] == ["extract", "c4", "exact_dedup"]
     before = found["before"]["kept"]["documents"]
     assert before == as_json("stats", "runs/latest", cwd=home)["output"]["documents"]
     # Stricter thresholds: nothing new comes to the global step, so nothing is unknown.
@@ -235,7 +239,7 @@ def test_whatif_calls_unknown_what_later_stages_never_saw(home: Path) -> None:
     assert flips["documents"] == found["after"]["unknown"]["documents"] > 0
     assert {sample["after"] for sample in flips["samples"]} == {"unknown"}
     text = curation("whatif", "runs/latest", "--set", "language.keep=[en, de, fr]", cwd=home).stdout
-    assert "not simulated: extract, exact_dedup" in text
+    assert "not simulated: extract, c4, exact_dedup" in text
 
 
 def test_an_archive_cut_short_gives_exit_3_and_names_the_place(home: Path, tmp_path: Path) -> None:
@@ -420,3 +424,27 @@ def test_the_python_interface_refuses_what_the_command_refuses(tmp_path: Path) -
     for wrong in ({"limit": 0}, {"workers": -1}, {"executor": "foo"}):
         with pytest.raises(RecipeError):
             run(recipe, inputs=[source], output=tmp_path / "x", **wrong)  # type: ignore[arg-type]
+
+
+def test_the_rules_of_a_group_tell_what_they_drop_and_what_they_would(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both of all documents that came to the group, also of those that an earlier stage drops."""
+    texts = ["the and\n" * 10, "too few words, and the rest is silence", page(1), page(2)]
+    path = write_jsonl(tmp_path / "in.jsonl", texts)
+    stages = ("gopher_repetition", {"gopher_quality": {"max_words": None}})
+    done = gristmill.run(recipe(*stages), inputs=[path], output=tmp_path / "r", workers=1)
+    assert cli.main(["stats", str(done.path), "--rules", "--json"]) == 0
+    rules = {rule["rule"]: rule for rule in json.loads(capsys.readouterr().out)}
+    lines = rules["gopher_repetition:dup_lines"]
+    assert (lines["parameter"], lines["threshold"]) == ("max_dup_line_fraction", 0.3)
+    assert (lines["drops"], lines["would_drop"]) == (1, 1)
+    words = rules["gopher_quality:too_few_words"]
+    assert (words["drops"], words["would_drop"]) == (1, 2)
+    off = rules["gopher_quality:too_many_words"]
+    assert (off["threshold"], off["would_drop"]) == (None, 0)
+    assert cli.main(["stats", str(done.path), "--rules"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].split() == ["rule", "threshold", "drops", "would", "drop"]
+    [line] = [line for line in shown if line.startswith("gopher_quality:too_few_words ")]
+    assert line.split() == ["gopher_quality:too_few_words", "min_words", "50", "1", "2"]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from curation.engine.chain import first_edit, text_from
+from curation.engine.chain import first_edit, group, text_from
 from curation.engine.plan import (
     Plan,
     Task,
@@ -112,7 +113,9 @@ def beginning(plan: Plan, base: Plan) -> tuple[int, str]:
     if (mine.seed, mine.input.key()) != (theirs.seed, theirs.input.key()):
         return 0, "seed or input settings differ"
     changed = [i for i, (a, b) in enumerate(zip(*keys, strict=True)) if a != b]
-    start = min([*changed, first_edit(new.stages)])
+    first = min([*changed, first_edit(new.stages)])
+    steps = accumulate((len(step) for step in group(new.stages)), initial=0)
+    start = max(place for place in steps if place <= first)  # a group counts all who come to it
     if start < text_from(new.stages):
         return 0, f"{new.stages[start].name} judges before extraction, and payloads are not stored"
     return start, _filled(new.stages[start:], mine.input.reader)

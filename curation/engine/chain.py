@@ -20,7 +20,7 @@ from curation.document import DOCUMENT_SCHEMA, Documents
 from curation.engine.ledger import Account, Sizes, row_keys
 from curation.engine.recipe import StageSpec
 from curation.engine.samples import Samples, id_words
-from curation.stage import RAISED, Edited, Editor, Filter, Removals, Rule, Signals
+from curation.stage import RAISED, Edited, Editor, Filter, Removals, Rule, Signals, rules_of
 
 NEAR = 0.1  # a value within this share of a threshold is near it
 
@@ -308,7 +308,8 @@ class Chain:
         drop = np.full(len(blank), None, dtype=object)
         drop[blank] = "empty"
         rules = spec.stage.rules if isinstance(spec.stage, Editor) else ()
-        self._decide(spec, account, state, rules, columns, drop)
+        self._would_drop(spec, state, columns)
+        self._decide(spec, state, rules, columns, drop)
         gone = np.array([reason is not None for reason in drop], dtype=bool)
         for reason in sorted({r for r in drop if r is not None}):
             mask = drop == reason
@@ -357,6 +358,8 @@ class Chain:
                 for column, signal in spec.stage.adds.items():
                     values = signals[signal].cast(DOCUMENT_SCHEMA.field(column).type)
                     state.docs = state.docs.replace(**{column: values})
+            for spec, signals in zip(group, scored, strict=True):
+                self._would_drop(spec, state, signals)
             origin = np.arange(len(state.index))  # the living, by their place at the group's start
             for spec, signals, failed in zip(group, scored, failures, strict=True):
                 account = self.accounts[self._ordinal[spec.name]]
@@ -369,7 +372,7 @@ class Chain:
                 columns = {name: values.take(living) for name, values in signals.items()}
                 drop = np.full(len(origin), None, dtype=object)
                 assert isinstance(spec.stage, Filter)
-                self._decide(spec, account, state, spec.stage.rules, columns, drop)
+                self._decide(spec, state, spec.stage.rules, columns, drop)
                 gone = np.array([reason is not None for reason in drop], dtype=bool)
                 for rule in spec.stage.rules:
                     mask = drop == rule.name
@@ -391,21 +394,27 @@ class Chain:
                 origin = origin[~gone]
             yield state
 
+    def _would_drop(self, spec: StageSpec, state: State, columns: Mapping[str, pa.Array]) -> None:
+        """Books how many of those who came to the group each rule of a stage would drop alone."""
+        account = self.accounts[self._ordinal[spec.name]]
+        for rule in rules_of(spec.stage):
+            threshold = rule.threshold(spec.stage, state.docs["language"])
+            violated = rule.violated(columns[rule.signal], threshold)
+            account.would_drop[rule.name] += int(violated.sum())
+
     def _decide(
         self,
         spec: StageSpec,
-        account: Account,
         state: State,
         rules: Sequence[Rule],
         columns: Mapping[str, pa.Array],
         drop: np.ndarray,
     ) -> None:
-        """Fills `drop` with the first rule that drops each document; books what each would drop."""
+        """Fills `drop` with the first rule that drops each document."""
         for rule in rules:
             threshold = rule.threshold(spec.stage, state.docs["language"])
             values = columns[rule.signal]
             violated = rule.violated(values, threshold)
-            account.would_drop[rule.name] += int(violated.sum())
             near = near_threshold(rule, values, threshold)
             for kind, some in (("near_failed", near & violated), ("near_passed", near & ~violated)):
                 self.samples.offer(

@@ -255,7 +255,7 @@ class StageSpec:
     @property
     def users(self) -> Class | None:
         """The class of a user's file that is the stage (named `module:Class`) or does its work."""
-        return type(self.stage) if ":" in self.type else self.stage.code()
+        return type(self.stage) if ":" in self.type else self.stage.hosted()
 
     def parameters(self) -> dict[str, Any]:
         return self.stage.model_dump(mode="json")

@@ -69,7 +69,7 @@ class Datatrove(Editor):
         self._step()
         return self
 
-    def code(self) -> Class | None:
+    def hosted(self) -> Class | None:
         """The class that `type` names, where it is not one of datatrove's own."""
         return None if self.type.startswith("datatrove.") else find(self.type)
 

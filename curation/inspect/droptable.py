@@ -5,8 +5,12 @@ What may live here: how `stats.json` is shown to a person.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from curation.engine.recipe import StageSpec
+from curation.stage import rules_of
 
 _HEAD = ("", "documents", "of input", "of before", "words", "text")
 
@@ -78,6 +82,42 @@ def render(stats: Mapping[str, Any]) -> str:
     if left:
         shown.append(f"{left:,} of {units['all']:,} inputs not read yet")
     return "\n".join(shown)
+
+
+def rules(stats: Mapping[str, Any], stages: Sequence[StageSpec]) -> list[dict[str, Any]]:
+    """Each rule with its threshold: documents that it is the first to drop, and that it would drop
+    of all who came to its group of stages (or, after an edit, to the stage)."""
+    found = []
+    for spec, stage in zip(stages, stats["stages"], strict=True):
+        for rule in rules_of(spec.stage):
+            dropped = stage["dropped"].get(rule.name, {"documents": 0})["documents"]
+            found.append(
+                {
+                    "rule": f"{spec.name}:{rule.name}",
+                    "parameter": rule.parameter,
+                    "threshold": getattr(spec.stage, rule.parameter) if rule.parameter else None,
+                    "drops": dropped,
+                    "would_drop": stage["would_drop"].get(rule.name, 0),
+                }
+            )
+    return found
+
+
+def render_rules(found: Sequence[Mapping[str, Any]]) -> str:
+    """The rules as a table; they are applied in this order."""
+    rows = [("rule", "threshold", "drops", "would drop")]
+    for rule in found:
+        threshold = rule["threshold"]
+        shown = "by language" if isinstance(threshold, Mapping) else json.dumps(threshold)
+        if isinstance(threshold, (list, tuple)):
+            shown = ", ".join(map(str, threshold))
+        name = f"{rule['parameter']} {shown}" if rule["parameter"] else ""
+        rows.append((rule["rule"], name, _count(rule["drops"]), _count(rule["would_drop"])))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return "\n".join(
+        f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}"
+        for a, b, c, d in rows
+    )
 
 
 def _less(
