@@ -77,6 +77,56 @@ def decode(data: Any, i: Any, end: Any) -> Any:
 
 
 @inline
+def is_digit(byte: Any) -> Any:
+    return 48 <= byte <= 57
+
+
+@inline
+def break_size(data: Any, i: Any, end: Any) -> Any:
+    """Bytes of the line break at byte `i`, one of those of `str.splitlines`; else 0."""
+    byte = data[i]
+    if 10 <= byte <= 13 or 28 <= byte <= 30:
+        return 2 if byte == 13 and i + 1 < end and data[i + 1] == 10 else 1
+    if byte == 0xC2 and i + 1 < end and data[i + 1] == 0x85:
+        return 2
+    if byte == 0xE2 and i + 2 < end and data[i + 1] == 0x80 and data[i + 2] & 0xFE == 0xA8:
+        return 3
+    return 0
+
+
+@inline
+def last_point(data: Any, start: Any, stop: Any) -> Any:
+    """Where the last character of the bytes [start, stop) begins, and its code point."""
+    at = stop - 1
+    while at > start and data[at] & 0xC0 == 0x80:
+        at -= 1
+    point, _ = decode(data, at, stop)
+    return at, point
+
+
+@inline
+def trim_end(data: Any, start: Any, stop: Any, table: Any) -> Any:
+    """Where the bytes [start, stop) end without the white space at their end."""
+    while start < stop:
+        at, point = last_point(data, start, stop)
+        if table[point] & CLASS != SPACE:
+            break
+        stop = at
+    return stop
+
+
+@inline
+def trim(data: Any, start: Any, stop: Any, table: Any) -> Any:
+    """The bytes [start, stop) without white space at both ends; both are `stop` if nothing else."""
+    while start < stop:
+        point, size = decode(data, start, stop)
+        if table[point] & CLASS != SPACE:
+            break
+        start += size
+    return start, trim_end(data, start, stop, table)
+
+
+@inline
 def next_word(data: Any, i: Any, end: Any, table: Any) -> Any:
     """The first word from byte `i` on: its bytes [start, stop), code points, has a letter.
 

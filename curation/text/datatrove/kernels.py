@@ -45,8 +45,10 @@ from curation.text.kernels import (
     Ints,
     Longs,
     Table,
+    break_size,
     bytes_hash,
     decode,
+    is_digit,
 )
 
 # What can make a run without white space more than one word, unless it is a special case.
@@ -71,11 +73,6 @@ class Words(NamedTuple):
     lengths: Any
     hashes: Any
     flags: Any
-
-
-@inline
-def is_digit(byte: Any) -> Any:
-    return 48 <= byte <= 57
 
 
 @inline
@@ -587,21 +584,6 @@ def find_words(
 
 
 @inline
-def line_end(data: Any, i: Any, end: Any) -> Any:
-    """Bytes of the line boundary (`str.splitlines`) at byte `i`, 0 for none."""
-    byte = data[i]
-    if byte == 13:
-        return 2 if i + 1 < end and data[i + 1] == 10 else 1
-    if byte <= 30:
-        return 1 if 10 <= byte <= 12 or byte >= 28 else 0
-    if byte == 0xC2 and i + 1 < end and data[i + 1] == 0x85:
-        return 2
-    if byte == 0xE2 and i + 2 < end and data[i + 1] == 0x80 and data[i + 2] & 0xFE == 0xA8:
-        return 3
-    return 0
-
-
-@inline
 def trim(data: Any, start: Any, stop: Any, table: Any) -> Any:
     """The bytes [start, stop) without white space at both ends."""
     while start < stop:
@@ -640,7 +622,7 @@ def count_lines(
             while i < end:
                 # Nearly all bytes are letters or spaces, which end no line.
                 if text[i] <= 30 or text[i] == 0xC2 or text[i] == 0xE2:
-                    size = line_end(text, i, end)
+                    size = break_size(text, i, end)
                     if size:
                         break
                 i += 1

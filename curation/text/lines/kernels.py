@@ -15,7 +15,21 @@ from numpy.typing import NDArray
 
 from curation.text.cache import inline, kernel, part, pointer
 from curation.text.characters import CLASS_BITS, NUMBER, SPACE, UPPER
-from curation.text.kernels import CLASS, Bools, Bytes, Ints, Longs, Table, decode, next_word
+from curation.text.kernels import (
+    CLASS,
+    Bools,
+    Bytes,
+    Ints,
+    Longs,
+    Table,
+    break_size,
+    decode,
+    is_digit,
+    last_point,
+    next_word,
+    trim,
+    trim_end,
+)
 from curation.text.lines import (
     ANYWHERE,
     CITATIONS,
@@ -71,11 +85,6 @@ def lowered(byte: Any) -> Any:
 
 
 @inline
-def is_digit(byte: Any) -> Any:
-    return 48 <= byte <= 57
-
-
-@inline
 def phrase_at(data: Any, i: Any, stop: Any, phrases: Any, at: Any, p: Any) -> Any:
     """Bytes of phrase `p` if it is, in any case, at byte `i` and ends before `stop`; else 0."""
     size = at[p + 1] - at[p]
@@ -120,40 +129,6 @@ def look(data: Any, i: Any, stop: Any) -> Any:
 
 
 @inline
-def break_size(data: Any, i: Any, end: Any) -> Any:
-    """Bytes of the line break at byte `i`, one of those of `str.splitlines`; else 0."""
-    byte = data[i]
-    if 10 <= byte <= 13 or 28 <= byte <= 30:
-        return 2 if byte == 13 and i + 1 < end and data[i + 1] == 10 else 1
-    if byte == 0xC2 and i + 1 < end and data[i + 1] == 0x85:
-        return 2
-    if byte == 0xE2 and i + 2 < end and data[i + 1] == 0x80 and data[i + 2] & 0xFE == 0xA8:
-        return 3
-    return 0
-
-
-@inline
-def last_point(data: Any, start: Any, stop: Any) -> Any:
-    """Where the last character of the bytes [start, stop) begins, and its code point."""
-    at = stop - 1
-    while at > start and data[at] & 0xC0 == 0x80:
-        at -= 1
-    point, _ = decode(data, at, stop)
-    return at, point
-
-
-@inline
-def trim(data: Any, start: Any, stop: Any, table: Any) -> Any:
-    """The bytes [start, stop) without white space at both ends; both are `stop` if nothing else."""
-    while start < stop:
-        point, size = decode(data, start, stop)
-        if table[point] & CLASS != SPACE:
-            break
-        start += size
-    return start, trim_end(data, start, stop, table)
-
-
-@inline
 def copy(data: Any, i: Any, stop: Any, out: Any, o: Any) -> Any:
     """Writes the bytes [i, stop) to `out` from `o` on, also forward within; returns their end."""
     while i < stop:
@@ -161,16 +136,6 @@ def copy(data: Any, i: Any, stop: Any, out: Any, o: Any) -> Any:
         o += 1
         i += 1
     return o
-
-
-@inline
-def trim_end(data: Any, start: Any, stop: Any, table: Any) -> Any:
-    while start < stop:
-        at, point = last_point(data, start, stop)
-        if table[point] & CLASS != SPACE:
-            break
-        stop = at
-    return stop
 
 
 @inline

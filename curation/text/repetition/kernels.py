@@ -25,6 +25,7 @@ from curation.text.kernels import (
     bytes_hash,
     decode,
     next_line,
+    trim,
 )
 
 # How n-grams are counted; see `curation.text.repetition`.
@@ -112,20 +113,7 @@ def strip(
     """The bytes of each document without white space at both ends."""
     text, classes = pointer(data), pointer(table)
     for d in range(begins.size):
-        start, stop = begins[d], ends[d]
-        while start < stop:
-            point, size = decode(text, start, stop)
-            if classes[point] & CLASS != SPACE:
-                break
-            start += size
-        while start < stop:
-            last = stop - 1
-            while last > start and text[last] & 0xC0 == 0x80:
-                last -= 1
-            point, _ = decode(text, last, stop)
-            if classes[point] & CLASS != SPACE:
-                break
-            stop = last
+        start, stop = trim(text, begins[d], ends[d], classes)
         starts[d] = start
         stops[d] = stop
 
