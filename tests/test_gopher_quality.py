@@ -121,6 +121,8 @@ def test_no_stop_words_switch_the_rule_off() -> None:
     ("parameters", "message"),
     [
         ({"min_words": -1}, "greater than or equal to 0"),
+        ({"min_words": 2**63}, "less than 9223372036854775808"),
+        ({"min_words": {"en": 2**63}}, "less than 9223372036854775808"),
         ({"max_hash_ratio": -0.1}, "greater than or equal to 0"),
         ({"max_hash_ratio": float("nan")}, "finite"),
         ({"min_alphabetic_words": 80}, "less than or equal to 1"),

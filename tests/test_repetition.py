@@ -119,6 +119,12 @@ def test_one_word_again_and_again_takes_time_in_proportion(definition: Definitio
     assert all(found[n][0] > 0.4 for n in range(2, 11))
 
 
+@pytest.mark.parametrize("definition", DEFINITIONS)
+def test_newlines_again_and_again_take_time_in_proportion(definition: Definition) -> None:
+    found = repetition.line_shares(view("x" + "\n" * 1_000_000 + "y"), definition)
+    assert (found["dup_line_fraction"] > 0.9) == (definition == "dolma")
+
+
 def test_a_document_has_the_same_shares_in_any_batch() -> None:
     texts = ["a b c d e f " * 3, "", "x y\nx y\n", "one two " * 40]
     for definition in DEFINITIONS:

@@ -24,6 +24,10 @@ def pairs(run_: str) -> list[str]:
     return [run_[i : i + 2] for i in range(0, len(run_), 2)]
 
 
+def whole(run_: str) -> list[str]:
+    return [run_]
+
+
 def wrong(run_: str) -> list[str]:
     return [run_, "!"]
 
@@ -45,6 +49,11 @@ def test_a_segmenters_words_take_the_place_of_single_letters() -> None:
     text = "Word 漢字漢 and, 漢 ไทยไ don't\n字字"
     [found] = words(view(text).segmented((OWN,)))
     assert found == ["Word", "漢字", "漢", "and", "漢", "ไท", "ยไ", "don't", "字字"]
+
+
+def test_a_long_run_is_handed_over_in_parts() -> None:
+    [found] = words(view("漢" * 2_501).segmented((f"{__name__}:whole",)))
+    assert [len(word) for word in found] == [1_000, 1_000, 501]
 
 
 def test_documents_without_a_segmenter_keep_their_words() -> None:
@@ -105,7 +114,10 @@ def test_a_document_whose_words_do_not_add_up_has_failed(tmp_path: Path) -> None
     [
         ({"segmenter": "mecab"}, "'mecab' is none of jieba, janome, pythainlp"),
         ({"segmenter": "no_such_module:f"}, "no_such_module"),
-        ({"segmenter": "tests.kit:WORDS"}, "is no function"),
+        ({"segmenter": "tests.kit:WORDS"}, "tests.kit:WORDS"),
+        ({"segmenter": "tests.kit:Path"}, "is no function"),
+        ({"segmenter": "builtins:len"}, "builtins:len"),
+        ({"segmenter": ".a:b"}, "'package' argument is required"),
         ({"segmenter": OWN, "words": "datatrove"}, "has words of its own"),
     ],
 )

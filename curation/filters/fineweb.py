@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from curation.document import Documents
-from curation.filters.parameters import ByLanguage, Count, Share
+from curation.filters.parameters import ByLanguage, Count, Number, Share
 from curation.filters.words import WordFilter
 from curation.stage import Rule, Signals
 from curation.text import repetition
@@ -46,7 +46,7 @@ class FineWeb(WordFilter):
     """Code points."""
     max_dup_line_chars: ByLanguage[Share] = 0.10
     """Share of characters that are in lines which occurred before."""
-    max_newline_ratio: ByLanguage[Share] = 0.30
+    max_newline_ratio: ByLanguage[Number] = 0.30
     """Newlines per word."""
 
     def depends(self) -> dict[str, str]:

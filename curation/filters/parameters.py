@@ -12,8 +12,8 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from curation.stage import OTHER, Stage, by_language, for_language
 
-#: A number of things.
-Count = Annotated[int, Field(ge=0)]
+#: A number of things: what 64 bits hold.
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 #: A finite number.
 Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 #: A part of a whole: 0 to 1.

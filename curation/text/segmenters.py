@@ -5,7 +5,8 @@ take the place of single letters in a text view.
 
 A segmenter is a function from a run of letters of such scripts (Han, Hiragana, Thai, Lao, Khmer,
 Myanmar, Tai; see `curation.text.view`) to its words in order, which joined are the run. All other
-words stay what they are.
+words stay what they are. Segmenters take more than twice the time for twice the run, so that one of
+more than `LONGEST_RUN` letters is handed over in parts.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from curation.text.characters import ALPHABETIC, table
 from curation.text.view import TextView, WordCounts, Words, offsets_of
 
 Segmenter = Callable[[str], Iterable[str]]
+
+LONGEST_RUN = 1_000  # letters; sentences are shorter
 
 
 def _jieba() -> Segmenter:
@@ -66,9 +69,10 @@ def check(name: str) -> str:
         raise ValueError(f"{name!r} is none of {', '.join(KNOWN)}, and no module:function")
     try:
         found = getattr(import_module(module), function)
-    except (ImportError, AttributeError) as error:
+        inspect.getsourcefile(found)
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise ValueError(f"{name}: {error}") from None
-    if not callable(found):
+    if not inspect.isfunction(found):
         raise ValueError(f"{name} is no function")
     return name
 
@@ -143,7 +147,8 @@ def segmented(view: TextView, names: Sequence[str | None]) -> TextView:
 
 def _spans(name: str, run: str) -> Iterable[tuple[int, int]]:
     """The bytes [start, stop) of the words of a run."""
-    found = [word for word in load(name)(run) if word]
+    parts = [run[i : i + LONGEST_RUN] for i in range(0, len(run), LONGEST_RUN)]
+    found = [word for part in parts for word in load(name)(part) if word]
     if "".join(found) != run:
         raise ValueError(f"{name}: its words do not add up to what it was given")
     end = 0

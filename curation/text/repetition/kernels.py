@@ -87,11 +87,9 @@ def split(
             stop = i
             while stop < end and text[stop] != 10:
                 stop += 1
-            after = stop
-            while after < end and text[after] == 10:
+            after = min(stop + 1, end)
+            while runs and after < end and text[after] == 10:
                 after += 1
-            if not runs:
-                after = min(stop + 1, end)
             if stop < end and runs and after - stop < least:
                 i = after
                 continue
