@@ -204,7 +204,7 @@ def test_verify_says_what_does_not_hold(home: Path, tmp_path: Path) -> None:
 
 def test_whatif_agrees_with_a_run_of_those_thresholds(home: Path, tmp_path: Path) -> None:
     """The simulation up to the global step equals the drop counts of a real run."""
-    settings = ["gopher_quality.min_words=130", "language.min_score=0.9"]
+    settings = ["gopher_quality.min_words=200", "language.min_score=0.9"]
     flags = [flag for setting in settings for flag in ("--set", setting)]
     found = as_json("whatif", "runs/latest", *flags, cwd=home)
     done = curation(

@@ -381,15 +381,19 @@ def test_a_damaged_run_is_repaired(
 def test_a_second_driver_ends_with_1_and_says_who_drives(
     inputs: Path, finished: Path, tmp_path: Path, command: list[str]
 ) -> None:
-    lines = [[sys.executable, "-m", "curation", *command] for _ in range(2)]
-    both = [
-        subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for line in lines
-    ]
-    messages = [process.communicate(timeout=120)[1].decode() for process in both]
-    codes = [process.returncode for process in both]
-    assert sorted(codes) == [0, 1]
-    first, second = both[codes.index(0)], messages[codes.index(1)]
-    assert f"(process {first.pid}) since 2" in second and second.count("\n") == 1
+    line = [sys.executable, "-m", "curation", *command]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(line, **quiet) as first:
+        while not (tmp_path / "r" / "lease.json").exists():
+            assert first.poll() is None
+            time.sleep(0.005)
+        first.send_signal(signal.SIGSTOP)  # lest it be done before the other has started
+        second = subprocess.run(line, **quiet, timeout=120)
+        first.send_signal(signal.SIGCONT)
+        first.communicate(timeout=120)
+    assert (first.returncode, second.returncode) == (0, 1)
+    message = second.stderr.decode()
+    assert f"(process {first.pid}) since 2" in message and message.count("\n") == 1
     assert same(tmp_path / "r", finished)
 
 
