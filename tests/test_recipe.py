@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from curation.engine.plan import build, cut
@@ -206,6 +206,7 @@ json_values = st.recursive(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # on a machine with other work
 @given(st.dictionaries(st.sampled_from([*GOOD, "seed", "store", "output", "x"]), json_values))
 @example({"stages": ["\r:a"]})
 def test_any_mapping_is_a_recipe_or_a_one_line_error(change: dict[str, Any]) -> None:
