@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +24,14 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip(f"no real data at {path} (set GRISTMILL_DATA)")
     return path
+
+
+@pytest.fixture(scope="session")
+def golden(shared_data: Path) -> list[dict[str, Any]]:
+    """357 real documents, and what datatrove and Dolma say of each."""
+    path = shared_data / "filters" / "golden-filter-values" / "golden.jsonl.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,20 @@ STABLE = (
     "stats.json",
 )
 
+#: datatrove's names of the rules of `gopher_quality`.
+DATATROVE_QUALITY = {
+    "gopher_short_doc": "too_few_words",
+    "gopher_long_doc": "too_many_words",
+    "gopher_below_avg_threshold": "short_words",
+    "gopher_above_avg_threshold": "long_words",
+    "gopher_too_many_hashes": "many_hashes",
+    "gopher_too_many_ellipsis": "many_ellipses",
+    "gopher_too_many_bullets": "many_bullets",
+    "gopher_too_many_end_ellipsis": "many_ellipsis_lines",
+    "gopher_below_alpha_threshold": "few_alphabetic",
+    "gopher_enough_stop_words": "few_stop_words",
+}
+
 WORDS = str.split(
     "the mill and the river have to be seen with that old wheel of oak which turns slowly "
     "under a grey sky while people of the valley carry grain along the narrow road"

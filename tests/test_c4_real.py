@@ -6,7 +6,6 @@ Prep Kit's port of datatrove on twelve pages.
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -72,13 +71,6 @@ def edited(stage: C4, texts: list[str]) -> tuple[list[str], list[str | None], di
     result = stage.edit(documents(texts))
     signals = {name: as_column(values) for name, values in result.signals.items()}
     return result.text.to_pylist(), violations(stage, signals, len(texts)), signals
-
-
-@pytest.fixture(scope="module")
-def golden(shared_data: Path) -> list[dict[str, Any]]:
-    path = shared_data / "filters" / "golden-filter-values" / "golden.jsonl.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
 
 
 def tfds_cases(shared_data: Path) -> list[dict[str, Any]]:

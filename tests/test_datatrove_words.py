@@ -5,10 +5,8 @@ The golden values come from datatrove 0.10.1 and spaCy 3.8.18 themselves.
 
 from __future__ import annotations
 
-import gzip
-import json
 import statistics
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -211,10 +209,9 @@ def test_words_between_white_space_are_those_of_python(batch: list[str]) -> None
 
 
 @pytest.mark.real
-def test_real_documents_have_as_many_words_as_datatrove_counts(shared_data: Path) -> None:
-    path = shared_data / "filters" / "golden-filter-values" / "golden.jsonl.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        golden = [json.loads(line) for line in lines]
+def test_real_documents_have_as_many_words_as_datatrove_counts(
+    golden: list[dict[str, Any]],
+) -> None:
     view = TextView(pa.array([row["text"] for row in golden], pa.large_string()))
     found = view.words_of("datatrove")
     counts = np.diff(found.offsets)

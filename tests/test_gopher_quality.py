@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit import DATATROVE_QUALITY
 from pydantic import ValidationError
 
 from curation.document import Documents
@@ -173,24 +173,7 @@ def test_scores_do_not_depend_on_the_batch(batch: list[str | None], cut: int, ra
 
 
 # Published cases. Other implementations name their reasons differently.
-DATATROVE = {
-    "keep": "keep",
-    "gopher_short_doc": "too_few_words",
-    "gopher_long_doc": "too_many_words",
-    "gopher_below_avg_threshold": "short_words",
-    "gopher_above_avg_threshold": "long_words",
-    "gopher_too_many_hashes": "many_hashes",
-    "gopher_too_many_ellipsis": "many_ellipses",
-    "gopher_too_many_bullets": "many_bullets",
-    "gopher_too_many_end_ellipsis": "many_ellipsis_lines",
-    "gopher_below_alpha_threshold": "few_alphabetic",
-    "gopher_enough_stop_words": "few_stop_words",
-}
-
-
-def golden(shared_data: Path) -> list[dict[str, Any]]:
-    path = shared_data / "filters/golden-filter-values/golden.jsonl.gz"
-    return [json.loads(line) for line in gzip.open(path, "rt", encoding="utf-8")]
+DATATROVE = {"keep": "keep", **DATATROVE_QUALITY}
 
 
 @pytest.mark.real
@@ -224,27 +207,27 @@ def test_dolmas_own_cases(shared_data: Path) -> None:
 
 
 @pytest.mark.real
-def test_shares_of_alphabetic_words_are_dolmas(shared_data: Path) -> None:
+def test_shares_of_alphabetic_words_are_dolmas(golden: list[dict[str, Any]]) -> None:
     """Exact on 357 real documents (the file gives six digits)."""
-    documents = golden(shared_data)
-    values = score([document["text"] for document in documents])["alphabetic_words"]
-    for document, value in zip(documents, values, strict=True):
+    values = score([document["text"] for document in golden])["alphabetic_words"]
+    for document, value in zip(golden, values, strict=True):
         expected = document["dolma_gopher"]["fraction_of_words_with_alpha_character"]
         assert value == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.real
-def test_decisions_are_datatroves_but_for_the_alphabetic_words(shared_data: Path) -> None:
+def test_decisions_are_datatroves_but_for_the_alphabetic_words(
+    golden: list[dict[str, Any]],
+) -> None:
     """Keep or drop, with the rule off whose words include punctuation marks there.
 
     Two of the 207 documents that pass that rule differ: in one, a line of three ends with an
     ellipsis (datatrove counts the two blank lines as well); in one, datatrove finds 48 words.
     """
     stage = GopherQuality(min_alphabetic_words=None)
-    documents = golden(shared_data)
     judged = {
         document["id"]: (document["datatrove"]["gopher_quality"], decision(document["text"], stage))
-        for document in documents
+        for document in golden
         if document["datatrove"]["gopher_quality"] != "gopher_below_alpha_threshold"
     }
     different = {

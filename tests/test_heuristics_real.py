@@ -6,7 +6,6 @@ are rounded to six digits. Cases are those of the projects' own tests.
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from kit import DATATROVE_QUALITY
 
 from curation.document import Documents
 from curation.engine.chain import as_column
@@ -31,16 +31,7 @@ REASONS = {
     "dup_line_frac": "dup_lines",
     "dup_line_char_frac": "dup_line_chars",
     **{f"duplicated_{n}_n_grams": f"dup_{n}_grams" for n in range(5, 11)},
-    "gopher_short_doc": "too_few_words",
-    "gopher_long_doc": "too_many_words",
-    "gopher_below_avg_threshold": "short_words",
-    "gopher_above_avg_threshold": "long_words",
-    "gopher_too_many_hashes": "many_hashes",
-    "gopher_too_many_ellipsis": "many_ellipses",
-    "gopher_too_many_bullets": "many_bullets",
-    "gopher_too_many_end_ellipsis": "many_ellipsis_lines",
-    "gopher_below_alpha_threshold": "few_alphabetic",
-    "gopher_enough_stop_words": "few_stop_words",
+    **DATATROVE_QUALITY,
     "line_punct_ratio": "few_punctuated_lines",
     "short_line_ratio": "many_short_lines",
     "char_dup_ratio": "dup_line_chars",
@@ -62,13 +53,6 @@ def decisions(stage: Filter, texts: list[str]) -> list[str | None]:
         for i in np.flatnonzero(violated):
             found[i] = found[i] or rule.name
     return found
-
-
-@pytest.fixture(scope="module")
-def golden(shared_data: Path) -> list[dict[str, Any]]:
-    path = shared_data / "filters" / "golden-filter-values" / "golden.jsonl.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
 
 
 @pytest.mark.parametrize(

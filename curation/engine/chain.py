@@ -22,6 +22,8 @@ from curation.engine.recipe import StageSpec
 from curation.engine.samples import Samples, id_words
 from curation.stage import RAISED, Edited, Editor, Filter, Removals, Rule, Signals, rules_of
 
+BATCH_DOCUMENTS = 256
+BATCH_BYTES = 8 << 20  # of payload or text
 NEAR = 0.1  # a value within this share of a threshold is near it
 
 #: (stage, row) -> error class: failures that a machine decided, honoured on replay.

@@ -22,7 +22,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curation.document import DOCUMENT_SCHEMA, Documents
-from curation.engine.chain import DECISIONS, FAILED, KEPT, Chain, Memory, State, measure
+from curation.engine.chain import (
+    BATCH_BYTES,
+    BATCH_DOCUMENTS,
+    DECISIONS,
+    FAILED,
+    KEPT,
+    Chain,
+    Memory,
+    State,
+    measure,
+)
 from curation.engine.exchange import DamagedFile, whole
 from curation.engine.ledger import Sizes, row_keys
 from curation.engine.plan import Segment, Task, open_plan
@@ -31,8 +41,6 @@ from curation.engine.tables import ORIGINALS_SCHEMA, TEXT_SCHEMA, read_batches
 from curation.stage import Filter
 from manifests.records import Receipt
 
-BATCH_DOCUMENTS = 256
-BATCH_BYTES = 8 << 20  # of text
 #: Document columns that the signals have too, also of documents that never had a text.
 _HEAD = ("row", "id", "url", "source", "crawl", "language", "warc_offset", "warc_length")
 

@@ -23,7 +23,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curation.document import DOCUMENT_SCHEMA, Documents, RawDocument
-from curation.engine.chain import DECISIONS, KEPT, Chain, Known, State, first_edit
+from curation.engine.chain import (
+    BATCH_BYTES,
+    BATCH_DOCUMENTS,
+    DECISIONS,
+    KEPT,
+    Chain,
+    Known,
+    State,
+    first_edit,
+)
 from curation.engine.exchange import (
     DamagedFile,
     load_array,
@@ -51,9 +60,6 @@ from curation.read.span import Entry
 from curation.stage import GlobalStep, Removals
 from curation.storage import InputError, same_input
 from manifests.records import Output, Receipt
-
-BATCH_DOCUMENTS = 256
-BATCH_BYTES = 8 << 20  # of payload or text
 
 
 def run_task(plan: Plan, task: Task, known: Known | None = None) -> Receipt:

@@ -135,11 +135,10 @@ def segmented(view: TextView, names: Sequence[str | None]) -> TextView:
         owners += [int(document[first])] * (len(starts) - len(owners))
 
     new = (np.array(starts, np.int32), np.array(stops, np.int32))
-    lengths = np.empty(len(starts), np.int32)
     hashes = np.empty(len(starts), np.uint64)
     hash_words(view.data, *new, table(), True, hashes)
-    starts_of_points = np.cumsum(view.data & 0xC0 != 0x80)
-    lengths[:] = starts_of_points[new[1] - 1] - starts_of_points[new[0]] + 1
+    points = np.cumsum(view.data & 0xC0 != 0x80)  # that begin up to each byte
+    lengths = (points[new[1] - 1] - points[new[0]] + 1).astype(np.int32)
     flags = np.full(len(starts), ALPHABETIC, np.uint8)
     added = Words(words.offsets, *new, lengths, hashes, flags)
     return _with_words(view, _merge(words, ~single, document, added, np.array(owners)))

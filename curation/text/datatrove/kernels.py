@@ -49,6 +49,7 @@ from curation.text.kernels import (
     bytes_hash,
     decode,
     is_digit,
+    last_point,
 )
 
 # What can make a run without white space more than one word, unless it is a special case.
@@ -73,15 +74,6 @@ class Words(NamedTuple):
     lengths: Any
     hashes: Any
     flags: Any
-
-
-@inline
-def before(data: Any, start: Any, i: Any) -> Any:
-    """The first byte of the code point before byte `i` > `start`."""
-    i -= 1
-    while i > start and data[i] & 0xC0 == 0x80:
-        i -= 1
-    return i
 
 
 @inline
@@ -150,13 +142,12 @@ def stop_size(data: Any, start: Any, stop: Any, table: Any) -> Any:
         return stop - i
     if i == start:
         return 0
-    one = before(data, start, i)
-    point, _ = decode(data, one, stop)
+    one, point = last_point(data, start, i)
     bits = table[point]
     if bits & STOPPED:
         return 1
     if one > start:
-        other, _ = decode(data, before(data, start, one), stop)
+        _, other = last_point(data, start, one)
         if bits & UPPER and table[other] & UPPER:
             return 1
         if other == 0xB0 and (
@@ -171,21 +162,18 @@ def suffix_size(data: Any, start: Any, stop: Any, some: Any, table: Any, cases: 
     """Bytes that are cut off the end, 0 for none: the longest that fits."""
     if start >= stop:
         return 0
-    last = before(data, start, stop)
-    point, size = decode(data, last, stop)
+    last, point = last_point(data, start, stop)
     if point == 46:
         return stop_size(data, start, stop, table)
     most = 0
     if table[point] & SUFFIX:
-        most = size
+        most = stop - last
     if point == ELLIPSIS and last > start:
-        i = before(data, start, last)
-        other, _ = decode(data, i, stop)
+        i, other = last_point(data, start, last)
         if other == ELLIPSIS:
             most = stop - i
     if (point == 115 or point == 83) and last > start:
-        i = before(data, start, last)
-        other, _ = decode(data, i, stop)
+        i, other = last_point(data, start, last)
         if other == 39 or other == 0x2019:
             most = stop - i
     if not some & DIGIT:
@@ -217,7 +205,7 @@ def infix_end(data: Any, start: Any, i: Any, stop: Any, table: Any) -> Any:
         return after
     if i == start or after >= stop:
         return i
-    left_point, _ = decode(data, before(data, start, i), stop)
+    _, left_point = last_point(data, start, i)
     right_point, _ = decode(data, after, stop)
     left, right = table[left_point], table[right_point]
     digit = is_digit(left_point)
@@ -592,8 +580,7 @@ def trim(data: Any, start: Any, stop: Any, table: Any) -> Any:
             break
         start += size
     while start < stop:
-        last = before(data, start, stop)
-        point, _ = decode(data, last, stop)
+        last, point = last_point(data, start, stop)
         if not table[point] & SPACE:
             break
         stop = last
@@ -632,7 +619,7 @@ def count_lines(
             if first < last:
                 point, _ = decode(text, first, last)
                 bullet += point == 0x2022 or point == 45
-                point, _ = decode(text, before(text, first, last), last)
+                _, point = last_point(text, first, last)
                 dots = last - first >= 3 and text[last - 1] == 46
                 dots = dots and text[last - 2] == 46 and text[last - 3] == 46
                 ellipsis += point == ELLIPSIS or dots
@@ -671,7 +658,7 @@ def count_line_ends(
             if first < last:
                 if trimmed:
                     start, stop = first, last
-                point, _ = decode(text, before(text, start, stop), stop)
+                _, point = last_point(text, start, stop)
                 count += 1
                 ended += classes[point] & TERMINAL != 0
                 points = 0
