@@ -1,8 +1,9 @@
-"""Lines: the kernel against plain Python, the rule by example, and the deletion of spans."""
+"""Lines: the kernel against plain Python, the rule by example, which lines go against counting."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,16 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curation.dedup import lines
 from curation.dedup.line_hashes import kernels, line_hashes, reference
 from curation.text.spans import delete_spans
 from curation.text.view import TextView
 
-patient = settings(deadline=None, max_examples=300)
+patient = settings(deadline=None, max_examples=200)
 
 anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 pieces = st.sampled_from(
-    [*"\n\n\n\t  aA1½.-'|", "\r\n", "É", "e\u0301", "\u0301", "ss", "ß", "İ", "漢字", "ไทย", "٣"]
-    + ["❤\ufe0f", "👩\u200d🌾", "\u00ad", "\u200b", "\x00", "\u2028", "The mill", "12 likes"]
+    [
+        *"\n\n\n\t  aA1½.-'|É\u0301ßİ٣\u00ad\u200b\x00\u2028",
+        *("\r\n", "e\u0301", "ss", "漢字", "ไทย", "❤\ufe0f", "👩\u200d🌾", "The mill", "12 likes"),
+    ]
 )
 texts = st.lists(pieces, max_size=20).map("".join) | anything
 
@@ -120,3 +124,82 @@ def test_deleted_spans_are_gone_and_all_else_stays(batch: list[str | None], chan
 def test_no_span_goes_over_the_border_of_its_document(span: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="within its document"):
         deleted(["ab", "", "cd"], [span])
+
+
+# Which lines go
+
+
+Doc = tuple[int, str]  # the first half of the id, text
+
+
+def plain(units: Sequence[Sequence[Doc]], above: int, keep: str, windows: int) -> list[list[str]]:
+    """The texts that are left: all lines in order, counted one by one."""
+    order = sorted((doc[0], u, r) for u, unit in enumerate(units) for r, doc in enumerate(unit))
+    seen: dict[tuple[int, str], list[tuple[int, int, int]]] = {}
+    for name, u, r in order:
+        for n, line in enumerate(units[u][r][1].split("\n")):
+            if (key := reference.key(line)) is not None:
+                seen.setdefault(((name >> 32) * windows >> 32, key), []).append((u, r, n))
+    gone = set()
+    for places in seen.values():
+        if len(places) > above:
+            gone.update(places[keep == "first" :])
+    return [
+        [
+            "\n".join(line for n, line in enumerate(text.split("\n")) if (u, r, n) not in gone)
+            for r, (_, text) in enumerate(unit)
+        ]
+        for u, unit in enumerate(units)
+    ]
+
+
+def noted(unit: Sequence[Doc]) -> np.ndarray:
+    found = line_hashes(view(*(text for _, text in unit)))
+    records = np.empty(len(found.hashes), lines.RECORD)
+    records["hash"], records["row"] = found.hashes, found.documents
+    records["start"], records["stop"] = found.starts, found.stops
+    records["id"] = np.array([doc[0] for doc in unit], np.uint64)[found.documents]
+    return records
+
+
+def exchanged(
+    units: Sequence[Sequence[Doc]], above: int, keep: Any, windows: int, parts: int, groups: int
+) -> list[list[str]]:
+    """The same by the exchange, in `parts` ranges of hashes and `groups` of units."""
+    records = [(u, noted(unit)) for u, unit in enumerate(units)]
+    arrays = [lines.lines_of(records[g::groups]) for g in range(groups)]
+    deleted = []
+    for part in range(parts):
+        bounds = [np.uint64(min((p << 64) // parts, 2**64 - 1)) for p in (part, part + 1)]
+        found = [a[slice(*np.searchsorted(a["hash"], bounds))] for a in arrays]
+        deleted.append(lines.repeated(np.concatenate(found), above, keep, windows))
+    spans = lines.sorted_spans(deleted)
+    return [
+        delete_spans(
+            view(*(text for _, text in unit)), *lines.joined(spans[spans["unit"] == u])
+        ).to_pylist()
+        for u, unit in enumerate(units)
+    ]
+
+
+some_lines = st.sampled_from(["", "a", "a", "A.", "b", "b 1", "b 2", "c", "--", "d\u0301", "漢"])
+documents = st.tuples(
+    st.sampled_from([1, 2, 2**62, 2**63, 2**63 + 1, 2**64 - 1]),
+    st.lists(some_lines, max_size=6).map("\n".join),
+)
+
+
+@patient
+@given(
+    st.lists(st.lists(documents, max_size=5), min_size=1, max_size=4),
+    st.sampled_from([1, 2, 3, 6]),
+    st.sampled_from(["first", "none"]),
+    st.sampled_from([1, 2, 5]),
+    st.sampled_from([1, 2, 16]),
+    st.sampled_from([1, 2, 3]),
+)
+def test_any_division_of_the_work_deletes_what_counting_does(
+    units: list[list[Doc]], above: int, keep: str, windows: int, parts: int, groups: int
+) -> None:
+    expected = plain(units, above, keep, windows)
+    assert exchanged(units, above, keep, windows, parts, groups) == expected
