@@ -41,38 +41,50 @@ def lines_of(records: Iterable[tuple[int, np.ndarray]]) -> np.ndarray:
 def repeated(lines: np.ndarray, above: int, keep: Keep, windows: int) -> np.ndarray:
     """The spans of the lines that go, sorted; `lines` are all of every document that have these
     hashes. The parameters are those of `LineDedup`, with windows by their number."""
-    lines = lines[_more_than(above, lines["hash"])]  # in all windows together
+    order = np.argsort(lines["hash"], kind="stable")
+    often = np.repeat(*_more_than(above, _starts(lines["hash"][order])))
+    lines = lines[order[often]]  # of all windows together
     window = (lines["id"] >> np.uint64(32)) * np.uint64(windows) >> np.uint64(32)
-    order = np.lexsort(
-        [*(lines[name] for name in ("start", "row", "unit", "id")), window, lines["hash"]]
-    )
-    lines, window = lines[order], window[order]
-    first = np.ones(len(lines), bool)
-    first[1:] = (lines["hash"][1:] != lines["hash"][:-1]) | (window[1:] != window[:-1])
-    sizes = np.diff(np.flatnonzero(first), append=len(lines))
-    goes = np.repeat(sizes > above, sizes)
+    if windows > 1:
+        order = np.lexsort([window, lines["hash"]])
+        lines, window = lines[order], window[order]
+    starts = _starts(lines["hash"], window)
+    goes = np.repeat(*_more_than(above, starts))
     if keep == "first":
-        goes &= ~first
+        goes &= ~_first(lines, np.flatnonzero(starts))
     return sorted_spans([lines[goes]])
 
 
-def _more_than(above: int, values: np.ndarray) -> np.ndarray:
-    """Which values are there more than `above` times."""
-    order = np.argsort(values, kind="stable")
-    ascending = values[order]
-    first = np.ones(len(values), bool)
-    first[1:] = ascending[1:] != ascending[:-1]
-    sizes = np.diff(np.flatnonzero(first), append=len(values))
-    found = np.empty(len(values), bool)
-    found[order] = np.repeat(sizes > above, sizes)
-    return found
+def _starts(*keys: np.ndarray) -> np.ndarray:
+    """Where a run of equal keys begins."""
+    starts = np.ones(len(keys[0]), bool)
+    starts[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    return starts
+
+
+def _more_than(above: int, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each run whether it is longer than `above`, and how long it is."""
+    sizes = np.diff(np.flatnonzero(starts), append=len(starts))
+    return sizes > above, sizes
+
+
+def _first(lines: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Which line of each run comes first by (id, unit, row, start); runs begin at `at`."""
+    first = np.ones(len(lines), bool)
+    for name in ("id", "unit", "row", "start") if len(lines) else ():
+        values = lines[name].copy()
+        values[~first] = np.iinfo(values.dtype).max
+        least = np.minimum.reduceat(values, at)
+        first &= values == np.repeat(least, np.diff(at, append=len(lines)))
+    return first
 
 
 def sorted_spans(pieces: Iterable[np.ndarray]) -> np.ndarray:
     """Spans of lines, or lines, as one sorted array of spans."""
-    names = SPAN.names or ()
-    spans = np.concatenate([np.empty(0, SPAN), *(piece[[*names]].astype(SPAN) for piece in pieces)])
-    return spans[np.lexsort([spans[name] for name in reversed(names)])]
+    names = [*(SPAN.names or ())]
+    spans = np.concatenate([np.empty(0, SPAN), *(piece[names].astype(SPAN) for piece in pieces)])
+    rows = spans["unit"].astype(np.uint64) << np.uint64(32) | spans["row"]
+    return spans[np.lexsort([spans["start"], rows])]
 
 
 def joined(spans: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
