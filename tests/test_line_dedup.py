@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from exchange import decide
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curation.dedup import lines
 from curation.dedup.line_hashes import kernels, line_hashes, reference
+from curation.dedup.lines import LineDedup
+from curation.document import Documents
 from curation.text.spans import delete_spans
 from curation.text.view import TextView
 
@@ -153,32 +156,22 @@ def plain(units: Sequence[Sequence[Doc]], above: int, keep: str, windows: int) -
     ]
 
 
-def noted(unit: Sequence[Doc]) -> np.ndarray:
-    found = line_hashes(view(*(text for _, text in unit)))
-    records = np.empty(len(found.hashes), lines.RECORD)
-    records["hash"], records["row"] = found.hashes, found.documents
-    records["start"], records["stop"] = found.starts, found.stops
-    records["id"] = np.array([doc[0] for doc in unit], np.uint64)[found.documents]
-    return records
+def batch(unit: Sequence[Doc]) -> Documents:
+    return Documents(
+        {
+            "row": pa.array(range(len(unit)), pa.int64()),
+            "id": pa.array([f"{name:016x}{0:016x}" for name, _ in unit], pa.string()),
+            "text": pa.array([text for _, text in unit], pa.large_string()),
+        }
+    )
 
 
-def exchanged(
-    units: Sequence[Sequence[Doc]], above: int, keep: Any, windows: int, parts: int, groups: int
-) -> list[list[str]]:
-    """The same by the exchange, in `parts` ranges of hashes and `groups` of units."""
-    records = [(u, noted(unit)) for u, unit in enumerate(units)]
-    arrays = [lines.lines_of(records[g::groups]) for g in range(groups)]
-    deleted = []
-    for part in range(parts):
-        bounds = [np.uint64(min((p << 64) // parts, 2**64 - 1)) for p in (part, part + 1)]
-        found = [a[slice(*np.searchsorted(a["hash"], bounds))] for a in arrays]
-        deleted.append(lines.repeated(np.concatenate(found), above, keep, windows))
-    spans = lines.sorted_spans(deleted)
+def left(step: LineDedup, units: Sequence[Sequence[Doc]], parts: int, group: int) -> list[Any]:
+    """The texts that the exchange leaves."""
+    batches = [batch(unit) for unit in units]
     return [
-        delete_spans(
-            view(*(text for _, text in unit)), *lines.joined(spans[spans["unit"] == u])
-        ).to_pylist()
-        for u, unit in enumerate(units)
+        delete_spans(docs.view, edits.rows, edits.starts, edits.stops).to_pylist()
+        for docs, edits in zip(batches, decide(step, batches, parts, group), strict=True)
     ]
 
 
@@ -194,12 +187,14 @@ documents = st.tuples(
     st.lists(st.lists(documents, max_size=5), min_size=1, max_size=4),
     st.sampled_from([1, 2, 3, 6]),
     st.sampled_from(["first", "none"]),
-    st.sampled_from([1, 2, 5]),
+    st.sampled_from([None, 1, 2, 5]),
     st.sampled_from([1, 2, 16]),
     st.sampled_from([1, 2, 3]),
 )
 def test_any_division_of_the_work_deletes_what_counting_does(
-    units: list[list[Doc]], above: int, keep: str, windows: int, parts: int, groups: int
+    units: list[list[Doc]], above: int, keep: Any, window: int | None, parts: int, group: int
 ) -> None:
-    expected = plain(units, above, keep, windows)
-    assert exchanged(units, above, keep, windows, parts, groups) == expected
+    step = LineDedup(above=above, keep=keep, window=window)
+    keyed = sum(any(map(reference.key, text.split("\n"))) for unit in units for _, text in unit)
+    windows = max(1, math.ceil(keyed / window)) if window else 1
+    assert left(step, units, parts, group) == plain(units, above, keep, windows)

@@ -7,10 +7,17 @@ range of hashes per task: a task holds the lines of its range and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar, Literal
 
 import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from curation.dedup.line_hashes import KEY_VERSION, line_hashes
+from curation.document import Documents
+from curation.stage import Edits, GlobalStep, Phase, Sources, key_range
+from curation.text.characters import table_version
 
 #: What is noted of a line: 28 bytes. `id` is the first half of the document's, `start` and `stop`
 #: are the bytes of the text to be deleted with it.
@@ -23,6 +30,92 @@ LINE = np.dtype([*RECORD.descr, ("unit", "<u4")])
 SPAN = np.dtype([("unit", "<u4"), ("row", "<u4"), ("start", "<u4"), ("stop", "<u4")])
 
 Keep = Literal["first", "none"]
+
+#: Bytes that the phases take at most, as multiples of the bytes of their records and lines.
+LINES_MEMORY, REPEATED_MEMORY = 5, 5
+
+
+class LineDedup(GlobalStep):
+    """Deletes lines that occur more than `above` times in a window, from every document.
+
+    Every occurrence counts, also a second one in the same document. Their order is that of the
+    first 64 bits of the document's id, then of path and row, then of the place in the text; so
+    which one is the first depends on no machine, batch or file. A deleted line takes its newline
+    with it; all other bytes stay, blank lines too.
+
+    The defaults are those of CCNet (Wenzek et al. 2020, section 3.1): the first occurrence stays,
+    all others go; CCNet's window is 1 to 50 shards of a crawl, in the order of its files. Llama 3
+    (Dubey et al. 2024, section 3.1.1) deletes lines seen more than 6 times in windows of 30 million
+    documents: `{above: 6, keep: none, window: 30_000_000}`.
+    """
+
+    version: ClassVar[int] = 1
+    reasons: ClassVar[tuple[str, ...]] = ("empty",)
+    edits: ClassVar[bool] = True
+
+    above: int = Field(default=1, ge=1)
+    """Occurrences of a line in a window up to which all of them stay."""
+    keep: Keep = "first"
+    """Which occurrence of a line that is more frequent stays: the first of its window, or none."""
+    window: int | None = Field(default=None, ge=1)
+    """Documents in a window, on average; null: all are in one. A window takes an equal range of
+    the ids, which are hashes; their number is that of the documents with a line that is compared,
+    divided by this, rounded up."""
+
+    def depends(self) -> dict[str, str]:
+        """What makes lines the same."""
+        return {"line_keys": str(KEY_VERSION), "characters": table_version()}
+
+    def no_records(self) -> np.ndarray:
+        return np.empty(0, RECORD)
+
+    def prepare(self, docs: Documents) -> np.ndarray:
+        """A record of each line that has a key."""
+        found = line_hashes(docs.view)
+        records = np.empty(len(found.hashes), RECORD)
+        ids = bytes.fromhex("".join(name[:16] for name in docs["id"].to_pylist()))
+        records["id"] = np.frombuffer(ids, ">u8")[found.documents]
+        rows = docs["row"].cast(pa.uint32()).to_numpy(zero_copy_only=False)  # or it raises
+        records["row"] = rows[found.documents]
+        records["hash"], records["start"], records["stop"] = found.hashes, found.starts, found.stops
+        return records
+
+    def phases(self) -> tuple[Phase, ...]:
+        """The lines of every group of units; then equal ones, in a range of hashes."""
+        return (
+            Phase("lines", "units", memory=LINES_MEMORY),
+            Phase("repeated", "range", ("lines", "lines"), memory=REPEATED_MEMORY),
+        )
+
+    def exchange(
+        self, phase: str, part: int, parts: int, sources: Sources
+    ) -> Mapping[str, np.ndarray]:
+        if phase == "lines":
+            records = [(unit, sources.records(unit)) for unit in sources.units]
+            documents = sum(int(_starts(some["row"]).sum()) for _, some in records)
+            return {"lines": lines_of(records), "documents": np.array([documents])}
+        pieces = (a[key_range(a["hash"], part, parts)] for a in sources.arrays("lines", "lines"))
+        lines = np.concatenate([np.empty(0, LINE), *pieces])
+        return {"spans": repeated(lines, self.above, self.keep, self._windows(sources))}
+
+    def _windows(self, sources: Sources) -> int:
+        """How many windows there are."""
+        if self.window is None:
+            return 1
+        documents = sum(int(array.sum()) for array in sources.arrays("lines", "documents"))
+        return max(1, -(-documents // self.window))
+
+    def collate(self, sources: Sources) -> Iterator[Edits]:
+        spans = sorted_spans(_of_units(sources.arrays("repeated", "spans"), sources.units))
+        for unit in sources.units:
+            mine = slice(*np.searchsorted(spans["unit"], [unit, unit + 1]))
+            yield Edits(*joined(spans[mine]))
+
+
+def _of_units(arrays: Iterable[np.ndarray], units: Sequence[int]) -> Iterator[np.ndarray]:
+    """What arrays of spans say of neighbouring units."""
+    for spans in arrays:
+        yield spans[slice(*np.searchsorted(spans["unit"], [units[0], units[-1] + 1]))]
 
 
 def lines_of(records: Iterable[tuple[int, np.ndarray]]) -> np.ndarray:
