@@ -310,8 +310,8 @@ class GlobalStep(Stage):
     *exchange* runs its phases in tasks of its own, on files; *collate* gives each unit its
     removals, which the engine applies as drop reasons at the start of the next segment. `evidence`
     names what a removal says besides its survivor, and the Arrow type of each. A step that `edits`
-    gives edits instead: the engine books them as those of an `Editor`, and what they empty is
-    dropped for `<stage>:empty`. Whatever follows it sees the edited text.
+    gives edits instead: the engine books them as those of an `Editor`, drops what they empty for
+    `<stage>:empty`, and notes the signal `removed_bytes`. Whatever follows sees the edited text.
     """
 
     reasons: ClassVar[tuple[str, ...]]

@@ -119,6 +119,9 @@ def test_edits_are_accounted_for(finished: Path) -> None:
     for unit in ("words", "bytes"):
         dropped = stage["dropped"]["empty"][unit]
         assert stage["in"][unit] == stage["kept"][unit] + dropped + stage["removed"][unit]
+    said = {row["id"]: row["line_dedup.removed_bytes"] for row in signals(finished, "filter2")}
+    for name in after:
+        assert said[name] == len(before[name].encode()) - len(after[name].encode())
     reasons = Counter(row["reason"] for row in signals(finished, "filter2"))
     assert stage["dropped"]["empty"]["documents"] == reasons["empty"] > 0
     assert verify.check(open_plan(finished), replay=4)["holds"]

@@ -212,7 +212,8 @@ class Chain:
         living = rows[at] == edits.rows[here]
         spans = (at[living], edits.starts[here][living], edits.stops[here][living])
         text = delete_spans(state.docs.view, *spans)
-        self._apply_edit(spec, account, state, text, {}, {})
+        removed = state.sizes.bytes - pc.binary_length(text).to_numpy()
+        self._apply_edit(spec, account, state, text, {"removed_bytes": removed}, {})
 
     def _fail(self, spec: StageSpec, state: State, failures: Mapping[int, str]) -> None:
         """Books and ends the documents (by index among the living) that a stage could not do."""

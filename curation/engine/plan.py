@@ -173,7 +173,9 @@ class Plan:
         }
         for spec in segment.removals:
             assert isinstance(spec.stage, GlobalStep)
-            said = {} if spec.stage.edits else {"survivor": "string", **spec.stage.evidence}
+            said = {"survivor": "string", **spec.stage.evidence}
+            if spec.stage.edits:
+                said = {"removed_bytes": "int64"}
             for name, alias in said.items():
                 types[f"{spec.name}.{name}"] = pa.type_for_alias(alias)
         return types
