@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice, zip_longest
 
+import numpy as np
 import wcwidth
 
 from curation.inspect.passages import Worded, aligned, shared
@@ -22,8 +23,9 @@ LEAST = 40  # columns of a text
 SEPARATOR = " │ "
 MARKS = ("⟦", "⟧")  # around shared passages where there is no bold
 BOLD = ("\x1b[1m", "\x1b[0m")
-CONTEXT = 30  # words that are left at each end of a shortened stretch
-LONG = 80  # words from which on a stretch is shortened
+LONG = 480  # columns of a stretch from which on it is shortened
+CONTEXT = 180  # columns that are left at each of its ends
+LEFT_OUT = 10  # words that it must spare at least
 SMALL = 8  # words of a difference that does not end the line
 ROWS = 40  # lines of a pair
 #: Left-to-right mark: beside the separator it keeps a terminal that reorders right-to-left text
@@ -121,12 +123,16 @@ def _between(left: list[Piece], right: list[Piece]) -> list[Stretch]:
 
 
 def _shortened(pieces: list[Piece]) -> list[Piece]:
-    if len(pieces) <= LONG:
+    """Both ends of a long stretch, and how many words stand between them."""
+    columns = np.cumsum([_width([piece]) + piece.space for piece in pieces])
+    if not pieces or columns[-1] <= LONG:
         return pieces
-    head, tail = pieces[:CONTEXT], pieces[-CONTEXT:]
-    head[-1] = replace(head[-1], newline=True)
-    note = f"... {len(pieces) - 2 * CONTEXT:,} words ..."
-    return [*head, Piece(note, newline=True), *tail]
+    start = int(np.searchsorted(columns, CONTEXT)) + 1
+    stop = int(np.searchsorted(columns, columns[-1] - CONTEXT))
+    if stop - start < LEFT_OUT:
+        return pieces
+    head = [*pieces[: start - 1], replace(pieces[start - 1], newline=True)]
+    return [*head, Piece(f"... {stop - start:,} words ...", newline=True), *pieces[stop:]]
 
 
 def _marked(stretches: list[Stretch]) -> list[Stretch]:

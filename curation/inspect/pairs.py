@@ -29,6 +29,7 @@ from curation.stage import GlobalStep
 
 EVIDENCE = ("similarity", "jaccard", "group_size")
 COMPARED = 200_000  # characters of a text that are looked at
+UNDECIDED = "not decided yet"  # of a survivor: the segment has not come to it
 MEMBERS = 3  # documents of a group that are shown
 
 
@@ -62,9 +63,15 @@ def explain(plan: Plan, samples: Iterable[dict[str, Any]]) -> None:
         mine = [s for s in samples if s["kind"] == "dropped" and s["stage"] in steps]
         if not mine:
             continue
-        found = _rows(plan, segment, [name for s in mine for name in (s["id"], s["value"])])
+        found = _rows(plan, segment, [sample["id"] for sample in mine])
+        survivors = _survivors(plan, segment, [(s["stage"], s["value"]) for s in mine])
         for sample in mine:
-            sample.update(_pair(plan, segment, sample, found))
+            gone = [
+                row
+                for row in found.get(sample["id"], [])
+                if row["row"] == sample["row"] and removed_by(segment, row) == sample["stage"]
+            ]
+            sample.update(_pair(plan, segment, sample, gone, survivors))
 
 
 Found = dict[str, list[dict[str, Any]]]
@@ -79,25 +86,44 @@ def _rows(plan: Plan, segment: Segment, ids: Sequence[str]) -> Found:
     return found
 
 
-def _pair(plan: Plan, segment: Segment, sample: dict[str, Any], found: Found) -> dict[str, Any]:
-    step, survivor = sample["stage"], sample["value"]
-    gone = [
-        row
-        for row in found.get(sample["id"], [])
-        if row["row"] == sample["row"] and removed_by(segment, row) == step
-    ]
-    kept = [row for row in found.get(survivor, []) if passed(segment, row, step)]
-    removed = _side(plan, segment, sample["id"], gone)
+def _survivors(
+    plan: Plan, segment: Segment, wanted: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """Of each (step, id of a survivor) what `_side` tells."""
+    found = _rows(plan, segment, [name for _, name in wanted])
+    kept = {
+        (step, name): [row for row in found.get(name, []) if passed(segment, row, step)]
+        for step, name in wanted
+    }
+    # Where the task that has it is not done, it is known from the segment before.
+    missing = [name for (_, name), rows in kept.items() if not rows]
+    before = _rows(plan, plan.before(segment), missing) if missing else {}
+    sides = {}
+    for (step, name), rows in kept.items():
+        sides[step, name] = _side(plan, segment, name, rows or before.get(name, []))
+        if not rows and name in before:
+            sides[step, name]["outcome"] = UNDECIDED
+    return sides
+
+
+def _pair(
+    plan: Plan,
+    segment: Segment,
+    sample: dict[str, Any],
+    gone: list[dict[str, Any]],
+    survivors: dict[tuple[str, str], dict[str, Any]],
+) -> dict[str, Any]:
+    step = sample["stage"]
+    removed, survivor = _side(plan, segment, sample["id"], gone), survivors[step, sample["value"]]
     if removed["text"] is None:
         removed["text"] = sample["text"]
-    other = _side(plan, segment, survivor, kept)
-    one, two = Worded.of(removed["text"] or ""), Worded.of(other["text"] or "")
-    marks = shared(one, two)
+    one, other = Worded.of(removed["text"] or ""), Worded.of(survivor["text"] or "")
+    marks = shared(one, other)
     return {
         "removed": removed,
-        "survivor": other,
+        "survivor": survivor,
         **evidence(gone[0] if gone else {}, step),
-        "shared": {"removed": one.spans(marks[0]), "survivor": two.spans(marks[1])},
+        "shared": {"removed": one.spans(marks[0]), "survivor": other.spans(marks[1])},
     }
 
 
@@ -192,16 +218,15 @@ def _groups(
 ) -> list[dict[str, Any]]:
     sizes = _sizes(plan, segment, step, reason).slice(0, count).to_pylist()
     members = _members(plan, segment, step, reason, [size["survivor"] for size in sizes])
-    kept = _rows(plan, segment, [size["survivor"] for size in sizes])
+    survivors = _survivors(plan, segment, [(step, size["survivor"]) for size in sizes])
     groups = []
     for size in sizes:
         name = size["survivor"]
-        rows = [row for row in kept.get(name, []) if passed(segment, row, step)]
         groups.append(
             {
                 "step": step,
                 "group_size": size["group_size"],
-                "survivor": _side(plan, segment, name, rows),
+                "survivor": survivors[step, name],
                 "removed": [
                     {**_side(plan, segment, row["id"], [row]), **evidence(row, step)}
                     for row in members[name]
