@@ -123,10 +123,10 @@ def _every_shingle(view: TextView, ngram: int) -> tuple[NDArray[np.int64], NDArr
     """The hashes of the shingles of each document, in order and as often as they occur."""
     from curation.dedup import kernels
 
-    words = view.words
-    starts = offsets_of(np.maximum(np.diff(words.offsets) - ngram + 1, 0))
+    offsets, words = view.word_hashes()
+    starts = offsets_of(np.maximum(np.diff(offsets) - ngram + 1, 0))
     hashes = np.empty(starts[-1], np.uint64)
-    kernels.hash_shingles(words.offsets, words.hashes, ngram, starts, hashes)
+    kernels.hash_shingles(offsets, words, ngram, starts, hashes)
     return starts, hashes
 
 

@@ -278,6 +278,25 @@ def find_words(
 
 
 @kernel
+def find_word_hashes(
+    data: Bytes, begins: Longs, ends: Longs, table: Table, words: Longs, hashes: Hashes
+) -> int:
+    """Per document: its words (int64); per word: its folded hash. Returns the number of words."""
+    text, classes, target = pointer(data), pointer(table), pointer(hashes)
+    w = 0
+    for d in range(begins.size):
+        i, end = begins[d], ends[d]
+        before = w
+        while i < end:
+            start, i, _, _ = next_word(text, i, end, classes)
+            if start < end:
+                target[w] = word_hash(text, start, i, classes, True)
+                w += 1
+        words[d] = w - before
+    return w
+
+
+@kernel
 def find_tokens(
     data: Bytes,
     begins: Longs,
