@@ -302,6 +302,7 @@ def test_every_kernel_is_compiled_for_one_signature() -> None:
     for batch in (text, text.slice(1), text.slice(2), text.slice(3), text[:0], odd):
         seen = TextView(batch)
         _ = (
+            seen.word_hashes(),
             seen.word_counts(),
             seen.words,
             seen.lines,

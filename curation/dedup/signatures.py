@@ -126,7 +126,7 @@ def _every_shingle(view: TextView, ngram: int) -> tuple[NDArray[np.int64], NDArr
     offsets, words = view.word_hashes()
     starts = offsets_of(np.maximum(np.diff(offsets) - ngram + 1, 0))
     hashes = np.empty(starts[-1], np.uint64)
-    kernels.hash_shingles(offsets, words, ngram, starts, hashes)
+    kernels.hash_shingles(_read(offsets), _read(words), ngram, starts, hashes)
     return starts, hashes
 
 
