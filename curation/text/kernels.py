@@ -181,6 +181,14 @@ def next_word(data: Any, i: Any, end: Any, table: Any) -> Any:
 
 
 @inline
+def finalise(state: Any) -> Any:
+    """MurmurHash3's finaliser: a bijection of 64 bits after which every bit is fit for use."""
+    state = (state ^ state >> np.uint64(33)) * np.uint64(0xFF51AFD7ED558CCD)
+    state = (state ^ state >> np.uint64(33)) * np.uint64(0xC4CEB9FE1A85EC53)
+    return state ^ state >> np.uint64(33)
+
+
+@inline
 def word_hash(data: Any, start: Any, stop: Any, table: Any, folded: Any) -> Any:
     """The 64-bit hash of the word at bytes [start, stop), case-folded first if `folded`."""
     state = np.uint64(0x9E3779B97F4A7C15)
@@ -192,9 +200,32 @@ def word_hash(data: Any, start: Any, stop: Any, table: Any, folded: Any) -> Any:
         state = (state ^ np.uint64(point)) * np.uint64(0xD6E8FEB86659FD93)
         state ^= state >> np.uint64(32)
         i += size
-    state = (state ^ state >> np.uint64(33)) * np.uint64(0xFF51AFD7ED558CCD)
-    state = (state ^ state >> np.uint64(33)) * np.uint64(0xC4CEB9FE1A85EC53)
-    return state ^ state >> np.uint64(33)
+    return finalise(state)
+
+
+@inline
+def plain_word(data: Any, i: Any, end: Any, table: Any) -> Any:
+    """`next_word` and `word_hash` (folded) in one pass, for a word of ASCII letters and digits with
+    nothing but ASCII before it, as most are: its bytes [start, stop), its hash.
+
+    `start` is `stop` where the next word, which begins there or later, is none of these.
+    """
+    while i < end and data[i] < 0x80 and table[data[i]] & CLASS < NUMBER:
+        i += 1
+    start = i
+    state = np.uint64(0x9E3779B97F4A7C15)
+    while i < end:
+        byte = data[i]
+        entry = table[byte]
+        if byte >= 0x80 or entry & CLASS == APOSTROPHE:  # the word may go on
+            return start, start, np.uint64(0)
+        if entry & CLASS < NUMBER:
+            break
+        state ^= np.uint64(byte) ^ np.uint64(entry >> FOLD_SHIFT)
+        state *= np.uint64(0xD6E8FEB86659FD93)
+        state ^= state >> np.uint64(32)
+        i += 1
+    return start, i, finalise(state)
 
 
 @inline
@@ -215,9 +246,7 @@ def bytes_hash(data: Any, start: Any, stop: Any) -> Any:
                 chunk |= np.uint64(data[k]) << np.uint64(8 * (k - i))
         state = (state ^ chunk) * np.uint64(0xD6E8FEB86659FD93)
         state ^= state >> np.uint64(32)
-    state = (state ^ state >> np.uint64(33)) * np.uint64(0xFF51AFD7ED558CCD)
-    state = (state ^ state >> np.uint64(33)) * np.uint64(0xC4CEB9FE1A85EC53)
-    return state ^ state >> np.uint64(33)
+    return finalise(state)
 
 
 @kernel
@@ -288,9 +317,12 @@ def find_word_hashes(
         i, end = begins[d], ends[d]
         before = w
         while i < end:
-            start, i, _, _ = next_word(text, i, end, classes)
+            start, i, value = plain_word(text, i, end, classes)
+            if start == i:
+                start, i, _, _ = next_word(text, start, end, classes)
+                value = word_hash(text, start, i, classes, True)
             if start < end:
-                target[w] = word_hash(text, start, i, classes, True)
+                target[w] = value
                 w += 1
         words[d] = w - before
     return w
