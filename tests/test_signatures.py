@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from curation.dedup import kernels, reference, signatures
 from curation.dedup.curve import PRESETS
 from curation.dedup.signatures import band_hashes, jaccard, shingles, similarity
+from curation.text.cache import pointer
 from curation.text.view import TextView
 
 patient = settings(deadline=None, max_examples=50)  # the first call of a kernel may compile it
@@ -71,6 +73,18 @@ def test_band_hashes_are_those_of_the_reference(
 def test_similarity_is_the_share_of_equal_values(pairs: list[tuple[int, int]]) -> None:
     left, right = np.array(pairs, np.uint16).T
     assert similarity(left, right) == sum(a == b for a, b in pairs) / len(pairs)
+
+
+def test_other_kernels_compare_rows_within_larger_arrays() -> None:
+    @numba.njit
+    def compare(rows: np.ndarray, sets: np.ndarray) -> tuple[int, int]:
+        values, hashes = pointer(rows), pointer(sets)
+        equal = kernels.matches(values, 3, values, 8, 5)
+        return equal, kernels.intersection(hashes, 1, 4, hashes, 4, 8)
+
+    rows = np.array([9, 9, 9, 1, 2, 3, 4, 5, 1, 0, 3, 0, 5, 9], np.uint16)
+    sets = np.array([9, 1, 4, 2**63, 4, 5, 6, 2**63, 2**63], np.uint64)
+    assert compare(rows, sets) == (3, 2)
 
 
 @patient
