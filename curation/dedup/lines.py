@@ -43,8 +43,8 @@ class LineDedup(GlobalStep):
     which one is the first depends on no machine, batch or file. A deleted line takes its newline
     with it; all other bytes stay, blank lines too.
 
-    The defaults are those of CCNet (Wenzek et al. 2020, section 3.1): the first occurrence stays,
-    all others go; CCNet's window is 1 to 50 shards of a crawl, in the order of its files. Llama 3
+    The defaults are those of CCNet (Wenzek et al. 2020): the first occurrence stays, all others go;
+    CCNet's window is 1 to 50 shards of a crawl, in the order of its files. Llama 3
     (Dubey et al. 2024, section 3.1.1) deletes lines seen more than 6 times in windows of 30 million
     documents: `{above: 6, keep: none, window: 30_000_000}`.
     """
