@@ -35,11 +35,12 @@ RECIPE = {
         {"language": {"keep": ["en"]}},
         "gopher_quality",
         "exact_dedup",
+        "minhash_dedup",
         "line_dedup",
     ],
 }
 #: Of these, the ones with an output of their own.
-RUN = ("extract", "language", "gopher_quality", "exact_dedup", "line_dedup")
+RUN = ("extract", "language", "gopher_quality", "exact_dedup", "minhash_dedup", "line_dedup")
 #: Stages that are asked directly, about what `extract` gives.
 DIRECT = (
     *("gopher_repetition", "fineweb", "basic", "mc4"),
