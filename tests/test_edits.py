@@ -211,6 +211,17 @@ def test_a_driver_killed_at_any_step_of_an_edit_loses_nothing(
         assert contents(output) == undisturbed, kind
 
 
+def test_a_damaged_edit_is_decided_again(finished: Path, inputs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    shutil.copytree(finished, path)
+    edits = sorted(path.glob("segments/2-*/edits/*"))[1]
+    edits.write_bytes(edits.read_bytes()[:-1] + b"x")
+    for receipt in path.glob("segments/3-*/receipts/*"):
+        receipt.unlink()  # so that they are read again
+    run(recipe(*STAGES), inputs=[str(inputs)], output=path, workers=1)
+    assert contents(path) == contents(finished)
+
+
 def test_a_unit_takes_its_own_slice_of_the_edits(inputs: Path, tmp_path: Path) -> None:
     """A file more, whose lines nobody else has: what is edited of the others is not done again."""
     stages = (

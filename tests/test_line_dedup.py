@@ -222,3 +222,13 @@ def test_a_task_takes_no_more_memory_than_its_phase_says(different: int) -> None
     units, ranges = step.phases()
     assert taken["lines"] <= units.memory * records.nbytes
     assert taken["repeated"] <= ranges.memory * found["lines"]["lines"].nbytes
+
+
+def test_documents_without_a_line_do_not_shift_those_after_them() -> None:
+    units = [[(1, "The mill\nThe weir"), (2, ""), (3, "* *"), (4, "The mill\nThe wheel"), (5, "")]]
+    assert left(LineDedup(), units, 1, 1) == [["The mill\nThe weir", "", "* *", "The wheel", ""]]
+
+
+def test_a_line_over_the_border_of_two_documents_is_none() -> None:
+    units = [[(1, "one The"), (2, "mill two"), (3, "The mill"), (4, "The\nmill")]]
+    assert left(LineDedup(), units, 1, 1) == [[text for _, text in units[0]]]
