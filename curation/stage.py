@@ -8,6 +8,7 @@ evaluates rules, counts, samples and stores.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -256,9 +257,15 @@ class Sources(Protocol):
 
 def key_range(keys: np.ndarray, part: int, parts: int) -> slice:
     """Where the keys (uint64, ascending) of one of `parts` equal ranges lie."""
-    low, high = (part << 64) // parts, ((part + 1) << 64) // parts
-    stop = len(keys) if high >> 64 else int(np.searchsorted(keys, np.uint64(high)))
-    return slice(int(np.searchsorted(keys, np.uint64(low))), stop)
+    return between(keys, (part << 64) // parts, ((part + 1) << 64) // parts)
+
+
+def between(keys: np.ndarray, low: int, high: int) -> slice:
+    """Where the integers [low, high) lie in an ascending array.
+
+    Reads no more of a field of a memory-mapped array than the search asks for; numpy would copy it.
+    """
+    return slice(bisect_left(keys, low), bisect_left(keys, high))
 
 
 @dataclass(frozen=True)
@@ -279,6 +286,19 @@ class Removals:
     evidence: Mapping[str, np.ndarray | pa.Array] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Edits:
+    """As `Removals`, of a step that deletes parts of texts: the bytes [start, stop) of these rows.
+
+    In the text as it was stored; all int64. Rows ascend, and within a row the spans, which are
+    disjoint, not empty, and begin and end between characters.
+    """
+
+    rows: np.ndarray
+    starts: np.ndarray
+    stops: np.ndarray
+
+
 def rules_of(stage: Stage | type[Stage]) -> tuple[Rule, ...]:
     """The rules of a stage; none where its kind has no rules."""
     return getattr(stage, "rules", ())
@@ -296,11 +316,14 @@ class GlobalStep(Stage):
     *Prepare* is fused to the end of the segment before it and notes a record per document; the
     *exchange* runs its phases in tasks of its own, on files; *collate* gives each unit its
     removals, which the engine applies as drop reasons at the start of the next segment. `evidence`
-    names what a removal says besides its survivor, and the Arrow type of each.
+    names what a removal says besides its survivor, and the Arrow type of each. A step that `edits`
+    gives edits instead: the engine books them as those of an `Editor`, drops what they empty for
+    `<stage>:empty`, and notes the signal `removed_bytes`. Whatever follows sees the edited text.
     """
 
     reasons: ClassVar[tuple[str, ...]]
     evidence: ClassVar[Mapping[str, str]] = {}
+    edits: ClassVar[bool] = False
 
     def signals(self) -> tuple[str, ...]:
         """Signals (`<stage>.<signal>`) of earlier stages of the segment that `prepare` reads: it
@@ -308,8 +331,9 @@ class GlobalStep(Stage):
         return ()
 
     def prepare(self, docs: Documents) -> np.ndarray:
-        """One fixed-width record per document: a structured array, at least with the fields `row`
-        (int64) and `weight` (int64, the number of documents that it stands for)."""
+        """Fixed-width records of the documents, in their order: a structured array, at least with
+        the field `row`. Where there is one record per document, it may have the field `weight`
+        (int64): the number of documents that it stands for."""
         raise NotImplementedError
 
     def no_records(self) -> np.ndarray:
@@ -326,6 +350,6 @@ class GlobalStep(Stage):
         """Task `part` of `parts` of a phase: the arrays that later phases and `collate` read."""
         raise NotImplementedError
 
-    def collate(self, sources: Sources) -> Iterator[Removals]:
+    def collate(self, sources: Sources) -> Iterator[Removals | Edits]:
         """What the exchange decided about each of the units of this task, in their order."""
         raise NotImplementedError
