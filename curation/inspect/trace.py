@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curation.engine.plan import Plan, Segment
-from curation.inspect.pairs import evidence, outcome, passed, removed_by, shown_evidence
+from curation.inspect.pairs import evidence, outcome, passed, removed_by, removers, shown_evidence
 from curation.inspect.signals import batches, stored
 from curation.inspect.terminal import one_line
 from manifests.records import Receipt
@@ -35,9 +35,9 @@ def document(plan: Plan, wanted: str) -> list[dict[str, Any]]:
         entry = found.setdefault(place, _origin(plan, row))
         entry["segments"].append(_fate(segment.name, row))
         entry["duplicate_of"] = _duplicate_of(plan, segment, row)
-        for spec in segment.removals:
-            if passed(segment, row, spec.name):
-                entry["stands_for"] |= _stands_for(plan, segment, spec.name, row["id"])
+        for step in removers(segment):
+            if passed(segment, row, step):
+                entry["stands_for"] |= _stands_for(plan, segment, step, row["id"])
     for (unit, number), entry in found.items():
         last = entry["segments"][-1]
         kept = last["decision"] == "kept" and last["segment"] == plan.maps[-1].name
