@@ -224,7 +224,7 @@ def test_trace_says_for_how_many_a_survivor_stands(plan: Plan) -> None:
     [entry] = trace.document(plan, group["survivor"]["id"])
     assert entry["stands_for"] == {STEP: 3} and entry["duplicate_count"] == 3
     assert entry["duplicate_of"] is None
-    assert "for      3 documents: exact_dedup 3, itself included" in trace.render([entry])
+    assert "stands   for 3 documents, itself included (exact_dedup 3)" in trace.render([entry])
 
 
 def test_trace_follows_a_survivor_that_a_later_step_removed(tmp_path: Path) -> None:

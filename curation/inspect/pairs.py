@@ -13,6 +13,7 @@ of texts only the row groups that hold a wanted document are read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -283,14 +284,16 @@ def _members(
 ) -> Found:
     """Of each survivor the MEMBERS removed documents with the smallest ids."""
     members: Found = {name: [] for name in survivors}
-    where = (f"{step}.survivor", pa.array(survivors, pa.string()))
-    for table in batches(plan, segment, where=where):
-        for row in table.to_pylist():
-            if reason in (None, row["reason"]):
-                best = members[row[f"{step}.survivor"]]
-                best.append(row)
-                best.sort(key=lambda row: (row["id"], row["unit"], row["row"]))
-                del best[MEMBERS:]
+    column = f"{step}.survivor"
+    order = ("id", "unit", "row")
+    for table in batches(plan, segment, where=(column, pa.array(survivors, pa.string()))):
+        if reason is not None:
+            table = table.filter(pc.equal(table["reason"], reason))
+        for name in pc.unique(table[column]).to_pylist():
+            mine = table.filter(pc.equal(table[column], name))
+            mine = mine.sort_by([(key, "ascending") for key in order]).slice(0, MEMBERS)
+            best = [*members[name], *mine.to_pylist()]
+            members[name] = sorted(best, key=itemgetter(*order))[:MEMBERS]
     return members
 
 
