@@ -95,6 +95,7 @@ def test_long_stretches_are_shortened_and_counted() -> None:
     left = " ".join(both(line)[0] for line in lines)
     notes = [int(n.replace(",", "")) for n in re.findall(r"\.\.\. ([\d,]+) words \.\.\.", left)]
     assert sum(notes) + len(re.findall(r"(?:same|own)\d+", left)) == 1300
+    assert re.findall(r"[⟦⟧]|\.\.\.", left)[:5] == ["⟦", "⟧", "...", "...", "⟦"]
     assert len(lines) < 45
 
 
