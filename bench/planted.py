@@ -4,16 +4,16 @@
 
 OUT/corpus/*.parquet has columns `text` and `id`, 100,000 documents a file, 44 to 60 words each
 (some 300 bytes), drawn by the frequency that the words of TEXTS (JSON lines with `text`, or plain
-text) have there. 30 % are copies: exact ones, ones with a run of words replaced, groups of 2 to 1,000,
-chains of edits. Another 10 % look alike without being copies: a common footer, a common template.
-OUT/truth.parquet has a row for each document that was made from another: `id`, `kind`, `group`,
-`size` of the group, `original` (the id it was made from), and `jaccard`, the exact similarity of
-the two by sets of 5 words.
+text) have there. 30 % are copies: exact ones, ones with a run of words replaced, groups of 2 to
+1,000, chains of edits. Another 10 % look alike without being copies: a common footer, a common
+template. OUT/truth.parquet has a row for each document that was made from another: `id`, `kind`,
+`group`, `size` of the group, `original` (the id it was made from), and `jaccard`, the exact
+similarity of the two by sets of 5 words.
 
 Everything about a document is a function of its number, which is its id, and the seed, so any of
-them is made on its own: nothing is kept in memory, and a benchmark can ask for the similarity of any
-two (`jaccard`). Members of a group have adjacent numbers; where a document lies in the files is
-another matter (`number_at`), which spreads every group over all of them.
+them is made on its own: nothing is kept in memory, and a benchmark can ask for the similarity of
+any two (`jaccard`). Members of a group have adjacent numbers; where a document lies in the files
+is another matter (`number_at`), which spreads every group over all of them.
 
 What may live here: the planting, and nothing about the engines that are measured on it.
 """
