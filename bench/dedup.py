@@ -31,7 +31,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import psutil
@@ -41,7 +41,7 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.dedup_truth import Score, score
-from bench.planted import FILE, Corpus, vocabulary
+from bench.planted import Corpus, vocabulary
 from bench.repeated import Repetitions, english
 
 MIB = 1 << 20
@@ -61,9 +61,13 @@ class Measured:
 
 def measure(command: list[str], limit: float) -> Measured:
     """Runs a command to its end, or kills it and its processes after `limit` seconds."""
+    with tempfile.TemporaryFile("w+") as log:
+        return _measure(command, limit, log)
+
+
+def _measure(command: list[str], limit: float, log: IO[str]) -> Measured:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start, peak, ended = time.monotonic(), 0, True
-    log = tempfile.TemporaryFile("w+")
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
     )
@@ -113,7 +117,8 @@ def phases(run: Path) -> list[str]:
     found: dict[str, list[dict[str, float]]] = {}
     for path in sorted(run.glob("segments/*/receipts/*.json")):
         segment = path.parent.parent.name.rpartition("-")[0]
-        phase = path.name.partition("-")[0] if (path.parent.parent / "work").is_dir() else ""
+        exchange = (path.parent.parent / "removals").is_dir()
+        phase = path.name.partition("-")[0].removesuffix(".json") if exchange else ""
         envelope = json.loads(path.read_text())["envelope"]
         found.setdefault(f"{segment} {phase}", []).append(envelope)
     lines = [f"{'phase':<34}{'tasks':>7}{'task s':>9}{'CPU s':>9}{'longest':>9}{'peak MiB':>10}"]
@@ -146,8 +151,8 @@ def fates(run: Path, corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
         schema = pq.read_schema(path)
         by = [name for name in schema.names if name.endswith(".survivor")]
         table = pq.read_table(path, columns=["unit", "row", "id", "decision", *by])
-        positions = table["unit"].to_numpy().astype(np.int64) * FILE + table["row"].to_numpy()
-        number = corpus.number_at(positions)
+        files = table["unit"].to_numpy().astype(np.int64)
+        number = corpus.number_at(files * corpus.per_file + table["row"].to_numpy())
         kept[number] = np.asarray(table["decision"]) == "kept"
         ids.append(_words(table["id"]))
         numbers.append(number)

@@ -38,7 +38,8 @@ import pyarrow.parquet as pq
 SHINGLE = 5  # words
 LEAST, MOST = 44, 60  # words in a document
 BATCH = 10_000  # documents made at a time: some 50 MB of arrays
-FILE = 100_000  # documents
+FILE = 100_000  # documents, at most
+FILES = 4  # at least
 VOCABULARY = 20_000  # words, the most frequent ones
 DRAWS = 20  # bits that choose a word: one of 2**20 places, shared out by frequency
 
@@ -130,7 +131,7 @@ class Corpus:
         return step
 
     def number_at(self, positions: np.ndarray) -> np.ndarray:
-        """Numbers of the documents that lie at these positions: file * FILE + row."""
+        """Numbers of the documents that lie at these positions: file * per_file + row."""
         back = pow(self._step, -1, self.documents) if self.documents > 1 else 0
         return positions * back % self.documents
 
@@ -231,13 +232,18 @@ class Corpus:
             }
         )
 
-    def write(self, folder: Path, per_file: int = FILE) -> None:
+    @property
+    def per_file(self) -> int:
+        """Documents in a file: FILE, less where that would leave workers without one."""
+        return min(FILE, -(-self.documents // FILES))
+
+    def write(self, folder: Path) -> None:
         """Writes `corpus/*.parquet` and `truth.parquet`, a file at a time."""
         (folder / "corpus").mkdir(parents=True)
         writer = None
-        for file, begin in enumerate(range(0, self.documents, per_file)):
+        for file, begin in enumerate(range(0, self.documents, self.per_file)):
             parts = []
-            for numbers in self._batches(begin, min(begin + per_file, self.documents)):
+            for numbers in self._batches(begin, min(begin + self.per_file, self.documents)):
                 ids = pa.array(numbers).cast(pa.string())
                 parts.append(pa.table({"id": ids, "text": self.texts(numbers)}))
                 truth = self.truth(numbers)

@@ -42,7 +42,7 @@ class Repetitions:
     def __init__(self, texts: list[str]) -> None:
         pieces = [_PIECES.findall(text) for text in texts]
         self._ends = np.cumsum([0, *map(len, pieces)])
-        flat = pa.array([piece for some in pieces for piece in some], pa.large_string())
+        flat = pa.array([piece for some in pieces for piece in some], pa.string())
         coded = flat.dictionary_encode()
         self._pieces, self._codes = coded.dictionary, coded.indices.to_numpy().astype(np.int64)
         kinds: dict[tuple[int, bool, bool], list[int]] = {}
@@ -51,12 +51,12 @@ class Repetitions:
                 kinds.setdefault((len(piece), piece[0].isupper(), piece.isupper()), []).append(code)
         self._kinds = [np.array(codes) for codes in kinds.values()]
 
-    def texts(self, repetition: int) -> pa.LargeStringArray:
+    def texts(self, repetition: int) -> pa.StringArray:
         becomes = np.arange(len(self._pieces))
         for codes in self._kinds:
             becomes[codes] = np.roll(codes, -repetition)
         pieces = self._pieces.take(pa.array(becomes[self._codes]))
-        lists = pa.LargeListArray.from_arrays(pa.array(self._ends), pieces)
+        lists = pa.ListArray.from_arrays(pa.array(self._ends, pa.int32()), pieces)
         return pc.binary_join(lists, "")
 
     def write(self, folder: Path, repetitions: int, per_file: int) -> None:

@@ -35,7 +35,7 @@ def jaccard(a: str, b: str) -> float:
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("planted")
-    Corpus(BLOCK, WORDS).write(folder, per_file=3_000)
+    Corpus(BLOCK, WORDS).write(folder)
     return folder
 
 
@@ -90,9 +90,9 @@ def test_a_group_is_spread_over_all_files(planted: Path) -> None:
 
 def test_the_same_seed_gives_the_same_bytes_and_another_other_texts(tmp_path: Path) -> None:
     for name, seed in (("a", 20), ("b", 20), ("c", 21)):
-        Corpus(500, WORDS, seed).write(tmp_path / name, per_file=200)
+        Corpus(500, WORDS, seed).write(tmp_path / name)
     a, b = ({p.name: p.read_bytes() for p in (tmp_path / n).rglob("*.parquet")} for n in "ab")
-    assert a == b and len(a) == 4
+    assert a == b and len(a) == 5
     assert not set(read(tmp_path / "a").values()) & set(read(tmp_path / "c").values())
 
 
