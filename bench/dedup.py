@@ -28,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -40,7 +40,7 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench.dedup_truth import Score, score
+from bench.dedup_truth import Score, found, found_on_text, score
 from bench.planted import Corpus, vocabulary
 from bench.repeated import Repetitions, english
 
@@ -196,7 +196,7 @@ def show_score(found: Score) -> None:
         f"{found.recall:.4f}; groups lost {found.lost_groups}; never copied, yet removed "
         f"{found.outsiders}"
     )
-    print("  pairs by exact Jaccard    pairs   found   theory: band  and verified")
+    print("  pairs by exact Jaccard    pairs   found   theory: band  and verify")
     for band in found.bands:
         print(
             f"  {band.low:>12.3f} to {band.high:.3f} {band.pairs:>8}{band.found:>8.3f}"
@@ -228,12 +228,12 @@ def planted_corpus(options: argparse.Namespace) -> tuple[Corpus, Path]:
 def planted(options: argparse.Namespace) -> None:
     corpus, folder = planted_corpus(options)
     truth, documents = pq.read_table(folder / "truth.parquet"), folder / "corpus"
-    rate, verify = 0.0, options.verify if isinstance(options.verify, float) else 0.0
+    rate = 0.0
     if not options.peer_only:
         stages = our_stages(options)
         rate = our_side(options, documents, corpus.documents, stages)
         kept, survivors = fates(options.folder / "run", corpus)
-        show_score(score(corpus, truth, kept, survivors, verify))
+        show_score(score(corpus, truth, kept, survivors, theory(options.verify)))
     if options.peer_python:
         out = their_side(options, documents, corpus.documents, rate)
         if out is not None:
@@ -241,6 +241,14 @@ def planted(options: argparse.Namespace) -> None:
             for path in (out / "kept").glob("*.parquet"):
                 kept[np.array(pq.read_table(path, columns=["id"])["id"], dtype=np.int64)] = True
             show_score(score(corpus, truth, kept))
+
+
+def theory(verify: float | str) -> Callable[[float], float]:
+    """The chance that a pair of some similarity is found: see `minhash_dedup.verify`."""
+    if isinstance(verify, float):
+        return lambda similarity: found(similarity, verify)
+    threshold = float(verify.removeprefix("text").strip("()") or 0.8)
+    return lambda similarity: found_on_text(similarity, threshold)
 
 
 def texts(options: argparse.Namespace) -> None:

@@ -7,6 +7,7 @@ from which documents they kept and, where an engine says so, for which survivor.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,10 +46,15 @@ def found(similarity: float, verify: float, bands: int = 14, rows: int = 8) -> f
     return total
 
 
+def found_on_text(similarity: float, verify: float, bands: int = 14, rows: int = 8) -> float:
+    """The same where the exact similarity of the texts has to reach `verify`."""
+    return candidate(similarity, bands, rows) if similarity >= verify else 0.0
+
+
 @dataclass(frozen=True)
 class Band:
     """Pairs (groups of two) whose exact similarity is in a band: how many, which share of them was
-    found, and which share theory has for candidates and after verification."""
+    found, and which share theory has for candidates and for those that also pass verification."""
 
     low: float
     high: float
@@ -83,10 +89,10 @@ def score(
     truth: pa.Table,
     kept: np.ndarray,
     survivors: np.ndarray | None = None,
-    verify: float = 0.8,
+    expected: Callable[[float], float] = candidate,
 ) -> Score:
     """Holds what was kept (bool, by number) against the truth. `survivors`: by number, of the
-    removed documents, -1 where there is none."""
+    removed documents, -1 where there is none. `expected`: what theory has for a pair."""
     numbers, original = (truth[name].cast(pa.int64()).to_numpy() for name in ("id", "original"))
     group = np.arange(corpus.documents)
     group[numbers] = truth["group"].to_numpy()
@@ -113,7 +119,7 @@ def score(
         int(copies.sum()),
         int(((left == 0) & (sizes > 0)).sum()),
         int((sizes[group[removed]] == 1).sum()),
-        tuple(_bands(similarity[pairs], resolved[pairs], verify)),
+        tuple(_bands(similarity[pairs], resolved[pairs], expected)),
     )
 
 
@@ -132,7 +138,9 @@ def _nearest(
     return best
 
 
-def _bands(similarity: np.ndarray, resolved: np.ndarray, verify: float) -> list[Band]:
+def _bands(
+    similarity: np.ndarray, resolved: np.ndarray, expected: Callable[[float], float]
+) -> list[Band]:
     bands = []
     for low, high in zip(LEVELS, [*LEVELS[1:], 1.1], strict=True):
         some = (similarity >= low) & (similarity < high)
@@ -146,7 +154,7 @@ def _bands(similarity: np.ndarray, resolved: np.ndarray, verify: float) -> list[
                     int(some.sum()),
                     float(resolved[some].mean()),
                     float(sum(candidate(s) * w for s, w in zip(values, shares, strict=True))),
-                    float(sum(found(s, verify) * w for s, w in zip(values, shares, strict=True))),
+                    float(sum(expected(s) * w for s, w in zip(values, shares, strict=True))),
                 )
             )
     return bands

@@ -22,7 +22,7 @@ from curation.engine.recipe import StageSpec
 from curation.engine.samples import Samples, id_words
 from curation.stage import RAISED, Edited, Editor, Filter, Removals, Rule, Signals, rules_of
 
-BATCH_DOCUMENTS = 256
+BATCH_DOCUMENTS = 1024  # of short ones: what a batch costs by itself is shared by so many
 BATCH_BYTES = 8 << 20  # of payload or text
 NEAR = 0.1  # a value within this share of a threshold is near it
 
