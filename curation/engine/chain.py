@@ -161,13 +161,17 @@ class Chain:
         inside = at < len(removals.rows)
         hit = np.zeros(len(rows), dtype=bool)
         hit[inside] = removals.rows[at[inside]] == rows[inside]
-        reasons = np.full(len(rows), None, dtype=object)
-        survivors: list[str | None] = [None] * len(rows)
-        for position in np.flatnonzero(hit):
-            reasons[position] = removals.reasons[at[position]]
-            survivors[position] = removals.survivors[at[position]]
-        evidence = pa.array(survivors, pa.string())
-        state.note(spec.name, {"survivor": evidence})
+        where = pa.array(at, mask=~hit)
+        named = pa.array(removals.reasons, pa.string()).take(where).to_pylist()
+        reasons = np.array([*named, None], object)[:-1]
+        evidence = {
+            name: as_column(values).take(where)
+            for name, values in (
+                ("survivor", pa.array(removals.survivors, pa.string())),
+                *removals.evidence.items(),
+            )
+        }
+        state.note(spec.name, evidence)
         counts = state.docs["duplicate_count"].to_numpy(zero_copy_only=False).copy()
         at = np.searchsorted(removals.counted_rows, rows)
         inside = at < len(removals.counted_rows)
@@ -180,7 +184,8 @@ class Chain:
             account.would_drop[reason] += int(mask.sum())
             indices = np.flatnonzero(mask)
             self.samples.offer(
-                "dropped", spec.name, reason, state.docs, indices, state.words, evidence
+                *("dropped", spec.name, reason, state.docs, indices, state.words),
+                evidence["survivor"],
             )
         state.leave(hit, self._ordinal[spec.name], DROPPED, reasons)
         account.keep(state.sizes)

@@ -1,13 +1,16 @@
 """The exchange of a global step: its tasks on files, and the removals that come out.
 
-What may live here: how run files and removals are stored and found again. What they mean is the
-business of the step.
+What may live here: how records, arrays and removals are stored and found again. What they mean is
+the business of the step.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import shutil
+import uuid
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curation.document import Documents
+from curation.engine.chain import BATCH_DOCUMENTS, as_column
 from curation.engine.plan import Plan, Segment, Task, Unit
-from curation.engine.tables import write_table
-from curation.stage import GlobalStep, Removals, Verdicts
+from curation.engine.tables import read_batches, write_table
+from curation.stage import GlobalStep, Removals
 from manifests.files import AtomicFile, file_digest
 from manifests.records import Output, Receipt
 
 COLLATE = "collate"
-
-REMOVALS_SCHEMA = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("reason", pa.string()),  # null: kept, and counted for others
-        ("survivor", pa.string()),
-        ("duplicate_count", pa.int64()),
-    ],
-    metadata={"gristmill.schema": "removals/1"},
-)
 
 
 def save_array(path: Path, array: np.ndarray, run: Path) -> Output:
@@ -73,61 +68,93 @@ def whole(plan: Plan, output: Output) -> Path:
     return path
 
 
-class RunSources:
-    """What a global step reads, by name: run files of the units, arrays of earlier phases.
+def stored(plan: Plan, segment: Segment, unit: str) -> Iterator[Documents]:
+    """The kept documents of a unit as an earlier segment stored them, in order of row."""
+    receipt = Receipt.load(plan.receipt_path(segment, unit))
+    if receipt is None:
+        raise DamagedFile(f"{segment.directory}/receipts/{unit}.json")
+    path = whole(plan, receipt.outputs["text"])
+    for table in read_batches(path, "text/1"):
+        table = table.filter(table["kept"]).drop_columns(["kept"]).combine_chunks()
+        for start in range(0, len(table), BATCH_DOCUMENTS):
+            part = table.slice(start, BATCH_DOCUMENTS)
+            yield Documents(
+                {
+                    name: column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+                    for name, column in zip(part.column_names, part.columns, strict=True)
+                }
+            )
 
-    `check`: whether the run files are held against their receipts (by one task of each phase).
+
+class RunSources:
+    """What a task of an exchange reads: records of units, arrays of earlier phases.
+
+    The first task of each phase holds the arrays that it reads against their receipts.
     """
 
-    def __init__(self, plan: Plan, segment: Segment, check: bool = False) -> None:
+    def __init__(self, plan: Plan, segment: Segment, task: Task, scratch: Path) -> None:
         assert segment.step is not None
         self._plan, self._segment, self._step = plan, segment, segment.step
         self._source = plan.before(segment)
-        self._check = check
+        self._check = task.part == 0
         steps = self._source.prepares
         self._earlier = [plan.exchange_of(step) for step in steps[: steps.index(segment.step)]]
+        self.units = task.units
+        self.scratch = scratch
 
-    def units(self, name: str) -> Iterator[np.ndarray]:
-        for unit in self._plan.units:
-            yield self._unit(unit, name)
+    def receipt(self, unit: int) -> Receipt:
+        """Of the segment that prepared a unit."""
+        path = self._plan.receipt_path(self._source, self._plan.units[unit].name)
+        receipt = Receipt.load(path)
+        if receipt is None:
+            raise DamagedFile(str(path.relative_to(self._plan.run)))
+        return receipt
 
-    def _unit(self, unit: Unit, name: str) -> np.ndarray:
-        receipt = Receipt.load(self._plan.receipt_path(self._source, unit.name))
-        step = self._step.stage
-        assert isinstance(step, GlobalStep)
-        if receipt is None or receipt.status == "quarantined":
-            return step.runs(step.no_records())[name]
-        output = receipt.outputs[f"{self._step.name}.{name}"]
-        path = whole(self._plan, output) if self._check else output.locate(self._plan.run)
-        try:
-            return load_array(path)
-        except FileNotFoundError:
-            raise DamagedFile(output.path) from None
+    def records(self, unit: int) -> np.ndarray:
+        output = self.receipt(unit).outputs[f"{self._step.name}.records"]
+        records = load_array(whole(self._plan, output))
+        gone, counts = self.earlier(unit)
+        if not len(gone) and not counts:
+            return records
+        records = records[~np.isin(records["row"], gone)]
+        if counts:
+            rows = np.array(sorted(counts))
+            _, mine, theirs = np.intersect1d(
+                records["row"], rows, assume_unique=True, return_indices=True
+            )
+            records["weight"][mine] = [counts[row] for row in rows[theirs].tolist()]
+        return records
 
-    def earlier(self, unit: int) -> Verdicts:
-        removed, rows, counts = [_NONE], [_NONE], [_NONE]
+    def earlier(self, unit: int) -> tuple[np.ndarray, dict[int, int]]:
+        """What the steps just before this one decided: rows removed, and what others stand for."""
+        gone = [_NONE]
+        counts: dict[int, int] = {}
         for segment in self._earlier:
             found = load_removals(self._plan, segment, self._plan.units[unit])
-            removed.append(found.rows)
-            rows.append(found.counted_rows)
-            counts.append(found.counts)
-        # A later step's count includes an earlier one's: the last word on each row.
-        last = dict(
-            zip(np.concatenate(rows).tolist(), np.concatenate(counts).tolist(), strict=True)
-        )
-        return Verdicts(
-            np.unique(np.concatenate(removed)),
-            np.array(list(last), dtype=np.int64),
-            np.array(list(last.values()), dtype=np.int64),
-        )
+            gone.append(found.rows)
+            counts.update(zip(found.counted_rows.tolist(), found.counts.tolist(), strict=True))
+        return np.concatenate(gone), counts
 
-    def phase(self, phase: str, name: str) -> Iterator[np.ndarray]:
-        directory = self._plan.receipts(self._segment)
-        for path in sorted(directory.glob(f"{phase}-*.json")):
+    def texts(self, unit: int) -> Iterator[Documents]:
+        yield from stored(self._plan, self._source, self._plan.units[unit].name)
+
+    def arrays(self, phase: str, name: str) -> Iterator[np.ndarray]:
+        for output in self._outputs(phase, name):
+            path = output.locate(self._plan.run)
+            try:
+                yield load_array(whole(self._plan, output) if self._check else path)
+            except (OSError, ValueError):
+                raise DamagedFile(output.path) from None
+
+    def rows(self, phase: str, name: str) -> list[int]:
+        return [output.rows for output in self._outputs(phase, name)]
+
+    def _outputs(self, phase: str, name: str) -> Iterator[Output]:
+        for path in sorted(self._plan.receipts(self._segment).glob(f"{phase}-*.json")):
             receipt = Receipt.load(path)
             if receipt is None:
                 raise DamagedFile(str(path.relative_to(self._plan.run)))
-            yield load_array(receipt.outputs[name].locate(self._plan.run))
+            yield receipt.outputs[name]
 
 
 _NONE = np.empty(0, dtype=np.int64)
@@ -136,48 +163,83 @@ _NONE = np.empty(0, dtype=np.int64)
 def run_exchange(
     plan: Plan, segment: Segment, task: Task
 ) -> tuple[Any, dict[str, Output], dict[str, Any], dict[str, float]]:
-    """One task of an exchange: a part of a phase, or the collation of one unit's removals."""
+    """One task of an exchange: a part of a phase, or the removals of some units."""
     assert segment.step is not None
     step = segment.step.stage
     assert isinstance(step, GlobalStep)
-    sources = RunSources(plan, segment, check=task.phase != COLLATE and task.part == 0)
     root = plan.run / segment.directory
-    if task.phase != COLLATE:
+    scratch = root / "work" / f".{task.name}.{uuid.uuid4().hex[:12]}.tmp"
+    scratch.mkdir(parents=True)
+    try:
+        sources = RunSources(plan, segment, task, scratch)
+        if task.phase == COLLATE:
+            return _collate(plan, segment, task, sources)
         arrays = step.exchange(task.phase, task.part, task.parts, sources)
         outputs = {
             name: save_array(root / "work" / f"{task.name}.{name}.npy", array, plan.run)
             for name, array in arrays.items()
         }
         return "done", outputs, {}, {}
-    removals = step.collate(task.units[0], sources)
-    path = root / "removals" / f"{task.name}.parquet"
-    table = _removals_table(removals)
-    return (
-        "done",
-        {"removals": write_table(path, table, plan.run)},
-        {"rows": len(removals.rows)},
-        {},
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _collate(
+    plan: Plan, segment: Segment, task: Task, sources: RunSources
+) -> tuple[Any, dict[str, Output], dict[str, Any], dict[str, float]]:
+    assert segment.step is not None
+    step = segment.step.stage
+    assert isinstance(step, GlobalStep)
+    outputs: dict[str, Output] = {}
+    rows = 0
+    for ordinal, removals in zip(task.units, step.collate(sources), strict=True):
+        name = plan.units[ordinal].name
+        path = plan.run / segment.directory / "removals" / f"{name}.parquet"
+        outputs[name] = write_table(path, _removals_table(removals, step.evidence), plan.run)
+        rows += len(removals.rows)
+    return "done", outputs, {"rows": rows}, {}
+
+
+def removals_schema(evidence: Mapping[str, str]) -> pa.Schema:
+    """One row per removed document, then those that are kept and stand for others."""
+    return pa.schema(
+        [
+            ("row", pa.int64()),
+            ("reason", pa.string()),  # null: kept, and counted for others
+            ("survivor", pa.string()),
+            *[(name, pa.type_for_alias(alias)) for name, alias in evidence.items()],
+            ("duplicate_count", pa.int64()),
+        ],
+        metadata={"gristmill.schema": "removals/1"},
     )
 
 
-def _removals_table(removals: Removals) -> pa.Table:
+def _removals_table(removals: Removals, evidence: Mapping[str, str]) -> pa.Table:
     removed, counted = len(removals.rows), len(removals.counted_rows)
-    return pa.table(
-        {
-            "row": np.concatenate([removals.rows, removals.counted_rows]),
-            "reason": pa.array([*removals.reasons, *[None] * counted], pa.string()),
-            "survivor": pa.array([*removals.survivors, *[None] * counted], pa.string()),
-            "duplicate_count": pa.array([*[None] * removed, *removals.counts.tolist()], pa.int64()),
-        }
-    ).cast(REMOVALS_SCHEMA)
+    schema = removals_schema(evidence)
+    columns = {
+        "row": np.concatenate([removals.rows, removals.counted_rows]),
+        "reason": pa.array([*removals.reasons, *[None] * counted], pa.string()),
+        "survivor": pa.array([*removals.survivors, *[None] * counted], pa.string()),
+        "duplicate_count": pa.array([*[None] * removed, *removals.counts.tolist()], pa.int64()),
+    }
+    for name in evidence:
+        kind = schema.field(name).type
+        found = as_column(removals.evidence[name]).cast(kind)
+        columns[name] = pa.concat_arrays([found, pa.nulls(counted, kind)])
+    return pa.table({name: columns[name] for name in schema.names}).cast(schema)
 
 
 def load_removals(plan: Plan, segment: Segment, unit: Unit) -> Removals:
     """The removals of one unit by one global step."""
-    receipt = Receipt.load(plan.receipt_path(segment, collate_name(unit)))
-    if receipt is None:
-        raise DamagedFile(f"{segment.directory}/receipts/{collate_name(unit)}.json")
-    table = pq.read_table(whole(plan, receipt.outputs["removals"]))
+    assert segment.step is not None
+    step = segment.step.stage
+    assert isinstance(step, GlobalStep)
+    name = collating(plan, segment, unit.ordinal)
+    receipt = Receipt.load(plan.receipt_path(segment, name))
+    if receipt is None or unit.name not in receipt.outputs:
+        raise DamagedFile(f"{segment.directory}/receipts/{name}.json")
+    table = pq.read_table(whole(plan, receipt.outputs[unit.name]))
     gone = table.filter(table["reason"].is_valid())
     counted = table.filter(table["reason"].is_null())
     return Removals(
@@ -186,9 +248,17 @@ def load_removals(plan: Plan, segment: Segment, unit: Unit) -> Removals:
         gone["survivor"].to_pylist(),
         counted["row"].to_numpy(),
         counted["duplicate_count"].to_numpy(),
+        {name: gone[name].combine_chunks() for name in step.evidence},
     )
 
 
-def collate_name(unit: Unit) -> str:
-    """The task that collates a unit's removals."""
-    return f"{COLLATE}-{unit.name}"
+def group_name(phase: str, units: Sequence[int]) -> str:
+    """A task that concerns neighbouring units is called after the first of them."""
+    return f"{phase}-{units[0]:07d}"
+
+
+def collating(plan: Plan, segment: Segment, unit: int) -> str:
+    """The task that collated the removals of a unit: the last one that begins no later."""
+    names = sorted(path.stem for path in plan.receipts(segment).glob(f"{COLLATE}-*.json"))
+    at = bisect_right(names, group_name(COLLATE, [unit]))
+    return names[max(at - 1, 0)] if names else group_name(COLLATE, [unit])

@@ -41,7 +41,7 @@ from manifests.records import canonical, digest, digest_of
 
 RUN_SCHEMA = 1
 #: Bumped when readers or the engine write other bytes for the same input and recipe.
-ENGINE_VERSION = 3
+ENGINE_VERSION = 4
 MAX_RANGES = 1_000_000  # of one file
 
 Kind = Literal["read", "exchange", "filter", "documents"]
@@ -171,7 +171,11 @@ class Plan:
             for column, alias in self.types.items()
             if column.partition(".")[0] in names
         }
-        return {**types, **{f"{spec.name}.survivor": pa.string() for spec in segment.removals}}
+        for spec in segment.removals:
+            assert isinstance(spec.stage, GlobalStep)
+            for name, alias in {"survivor": "string", **spec.stage.evidence}.items():
+                types[f"{spec.name}.{name}"] = pa.type_for_alias(alias)
+        return types
 
     @cached_property
     def maps(self) -> list[Segment]:

@@ -39,6 +39,7 @@ from curation.engine.exchange import (
     load_removals,
     run_exchange,
     save_array,
+    stored,
     whole,
 )
 from curation.engine.ledger import Account, ConservationError, check_chain, check_reader
@@ -356,26 +357,8 @@ def _metadata(raw: RawDocument) -> str | None:
     return text
 
 
-def stored(plan: Plan, segment: Segment, unit: str) -> Iterator[Documents]:
-    """The kept documents of a unit as an earlier segment stored them, in order of row."""
-    receipt = Receipt.load(plan.receipt_path(segment, unit))
-    if receipt is None:
-        raise DamagedFile(f"{segment.directory}/receipts/{unit}.json")
-    path = whole(plan, receipt.outputs["text"])
-    for table in read_batches(path, "text/1"):
-        table = table.filter(table["kept"]).drop_columns(["kept"]).combine_chunks()
-        for start in range(0, len(table), BATCH_DOCUMENTS):
-            part = table.slice(start, BATCH_DOCUMENTS)
-            yield Documents(
-                {
-                    name: column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-                    for name, column in zip(part.column_names, part.columns, strict=True)
-                }
-            )
-
-
 class _Files:
-    """The files of a map task: signals, texts (or the final documents), samples, run files."""
+    """The files of a map task: signals, texts (or the final documents), samples, records."""
 
     def __init__(
         self, plan: Plan, segment: Segment, task: Task, types: dict[str, pa.DataType]
@@ -431,7 +414,9 @@ class _Files:
         for spec in self._segment.prepares:
             assert isinstance(spec.stage, GlobalStep)
             if len(state.index):
-                self._prepared[spec.name].append(spec.stage.prepare(state.docs))
+                living = pa.array(state.index)
+                signals = {name: state.signals[name].take(living) for name in spec.stage.signals()}
+                self._prepared[spec.name].append(spec.stage.prepare(state.docs.replace(**signals)))
 
     def _write_text(self, table: pa.Table) -> None:
         while len(table := self._text.write(table)):
@@ -473,10 +458,8 @@ class _Files:
             assert isinstance(step, GlobalStep)
             parts = self._prepared[spec.name]
             records = np.concatenate(parts) if parts else step.no_records()
-            runs = {"records": records} if self._piece else step.runs(records)
-            for name, array in runs.items():
-                path = self._root / "work" / f"{self._task.name}.{spec.name}.{name}.npy"
-                outputs[f"{spec.name}.{name}"] = save_array(path, array, run)
+            path = self._root / "work" / f"{self._task.name}.{spec.name}.records.npy"
+            outputs[f"{spec.name}.records"] = save_array(path, records, run)
         return outputs
 
     def _close(self, writer: TableWriter) -> Output:
