@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+import exchange
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -199,6 +200,46 @@ class Rank(Filter):
     def score(self, docs: Documents) -> Signals:
         ranks = [url and re.search(r"rank=(.+)", url) for url in docs["url"].to_pylist()]
         return {"rank": np.array([float(found[1]) if found else math.nan for found in ranks])}
+
+
+def batch(pages: Sequence[Page]) -> Documents:
+    """The pages of one file as the engine gives them to the step."""
+    strings = {
+        name: pa.array([getattr(page, name) for page in pages], pa.string())
+        for name in ("id", "date", "source", "crawl", "language")
+    }
+    return Documents(
+        {
+            **strings,
+            "row": pa.array(range(len(pages)), pa.int64()),
+            "text": pa.array([page.text for page in pages], pa.large_string()),
+            "duplicate_count": pa.array([page.weight for page in pages], pa.int64()),
+            "rank.rank": pa.array([page.rank for page in pages], pa.float64()),
+        }
+    )
+
+
+def in_memory(files: Files, parts: int, group: int, **parameters: Any) -> Decisions:
+    """What the step decides with its exchange in memory; see `exchange.decide`."""
+    from curation.dedup.minhash import MinHashDedup
+
+    step = MinHashDedup.model_validate_json(json.dumps(parameters))
+    names = sorted(files)
+    decisions: Decisions = {
+        (name, row): Kept(page.weight) for name in names for row, page in enumerate(files[name])
+    }
+    units = [batch(files[name]) for name in names]
+    for name, found in zip(names, exchange.decide(step, units, parts, group), strict=True):
+        assert list(found.rows) == sorted(set(found.rows))
+        assert set(found.reasons) <= {"near_duplicate"}
+        evidence = [pa.array(found.evidence[key]).to_pylist() for key in step.evidence]
+        assert list(step.evidence) == list(Removed.__dataclass_fields__)[1:]
+        for row, survivor, *more in zip(found.rows, found.survivors, *evidence, strict=True):
+            decisions[name, int(row)] = Removed(survivor, *more)
+        for row, count in zip(found.counted_rows, found.counts, strict=True):
+            assert isinstance(decisions[name, int(row)], Kept)
+            decisions[name, int(row)] = Kept(int(count))
+    return decisions
 
 
 RANK = {"near_duplicates:Rank": {"as": "rank"}}

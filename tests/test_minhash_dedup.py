@@ -10,6 +10,7 @@ import random
 import shutil
 import signal
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from near_duplicates import (
     decide,
     decided,
     edited,
+    in_memory,
     jaccard,
     many,
     rounded,
@@ -179,7 +181,8 @@ def corpora(draw: st.DrawFn) -> Files:
         names = {name: chance.choice([None, "a", "b", "c"]) for name in ("source", "crawl")}
         rank = chance.choice([None, -1.0, 0.0, 0.5, 2.0])
         language = chance.choice(["en", "de", None])
-        pages.append(Page(" ".join(parts), str(number), day, language=language, rank=rank, **names))
+        more = {**names, "language": language, "rank": rank, "weight": chance.choice([1, 1, 3])}
+        pages.append(Page(" ".join(parts), str(number), day, **more))
     chance.shuffle(pages)
     cuts = sorted(chance.randint(0, len(pages)) for _ in range(draw(st.integers(0, 3))))
     bounds = [0, *cuts, len(pages)]
@@ -206,14 +209,29 @@ def parameters(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(corpora(), parameters(), st.sampled_from([1, 64, 1 << 28]))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(corpora(), parameters(), st.sampled_from([1, 2, 16]), st.sampled_from([1, 2, 9]))
 def test_the_step_equals_the_brute_force(
-    tmp_path_factory: pytest.TempPathFactory, files: Files, chosen: dict[str, Any], slice_bytes: int
+    files: Files, chosen: dict[str, Any], parts: int, group: int
 ) -> None:
+    assert rounded(in_memory(files, parts, group, **chosen)) == rounded(decide(files, **chosen))
+
+
+def divided(patch: pytest.MonkeyPatch, size: int) -> None:
+    """Tasks of an exchange take no more than so many bytes."""
+    for name in ("EXCHANGE_BYTES", "GROUP_BYTES"):
+        patch.setattr(f"curation.engine.driver.{name}", size)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(corpora(), parameters(), st.sampled_from([100, 1000, 1 << 28]))
+def test_a_run_equals_the_brute_force(
+    tmp_path_factory: pytest.TempPathFactory, files: Files, chosen: dict[str, Any], size: int
+) -> None:
+    files = {name: [replace(page, weight=1) for page in pages] for name, pages in files.items()}
     folder = tmp_path_factory.mktemp("any")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("curation.engine.driver.EXCHANGE_BYTES", slice_bytes)
+        divided(patch, size)
         found = decided(ask(folder, files, **chosen).path)
     shutil.rmtree(folder)
     assert rounded(found) == rounded(decide(files, **chosen))
@@ -435,15 +453,15 @@ def documents(path: Path) -> dict[str, bytes]:
     return {name: data for name, data in found.items() if any(w in name for w in wanted)}
 
 
-@pytest.mark.parametrize(("slice_bytes", "workers"), [(1 << 28, 1), (1 << 28, 2), (500, 1)])
+@pytest.mark.parametrize(("size", "workers"), [(1 << 28, 1), (1 << 28, 2), (500, 1)])
 def test_workers_partitions_and_order_of_files_do_not_change_the_result(
     finished: Path,
     tmp_path: Path,
-    slice_bytes: int,
+    size: int,
     workers: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("curation.engine.driver.EXCHANGE_BYTES", slice_bytes)
+    divided(monkeypatch, size)
     files = sorted((finished.parent / "in").iterdir(), reverse=True)
     other = run(stages(verify=0.6), inputs=files, output=tmp_path / "b", workers=workers)
     assert documents(other.path) == documents(finished)
