@@ -42,7 +42,9 @@ from near_duplicates import (
 from zygote import Zygote
 
 from curation import run
+from curation.api import plan
 from curation.engine.plan import open_plan
+from curation.engine.recipe import RecipeError
 from curation.inspect import verify
 
 # The brute force itself, on signatures made by hand: 2 bands of 2 values
@@ -421,6 +423,27 @@ def test_kept_documents_stand_for_all_that_came(tmp_path: Path) -> None:
     ids = set(pq.read_table(result.documents)["id"].to_pylist())
     removed = [d for d in decided(result.path).values() if isinstance(d, Removed)]
     assert {d.survivor for d in removed} <= ids
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"verify": 1.5}, {"verify": 0}, {"verify": "texts"}, {"verify": "text(80)"},
+        {"verify": "text()"}, {"bands": 0}, {"rows": 0}, {"ngram": 0}, {"scope": "page"},
+        {"policy": "best"}, {"policy": "highest()"}, {"policy": "highest(rank)"},
+        {"policy": "highest(rank.nothing)"}, {"policy": "highest(nobody.rank)"},
+        {"sources": "a"}, {"sources": ["a", "a"]}, {"crawls": ["a", "a"]}, {"treshold": 0.8},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_impossible_parameters_are_one_line_that_names_them(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    inputs = write(tmp_path, one_file(Page("a", "a")))
+    with pytest.raises(RecipeError) as error:
+        plan(stages(**wrong), inputs=inputs, output=tmp_path / "r")
+    assert next(iter(wrong)) in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 # The same whoever does the work, and when
