@@ -197,6 +197,14 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("recipe", metavar="RECIPE", nargs="?")
     sub.add_argument("--output", metavar="DIR", default="runs", help="where runs are to lie (runs)")
 
+    sub = verb("bands", _bands)
+    sub.add_argument("--threshold", type=_share, default=0.8, metavar="J", help="default 0.8")
+    sub.add_argument(
+        "--permutations", type=_positive, default=112, metavar="N", help="at most (default 112)"
+    )
+    sub.add_argument("--bands", type=_positive, metavar="B", help="with --rows: the curve of these")
+    sub.add_argument("--rows", type=_positive, metavar="R")
+
     sub = verb("init", _init, json_too=False)
     sub.add_argument("directory", metavar="DIR", nargs="?", default=".")
 
@@ -220,6 +228,16 @@ def _positive(text: str) -> int:
     value = int(text) if text.isdecimal() else 0
     if value < 1:
         raise argparse.ArgumentTypeError("a number of at least 1 is wanted")
+    return value
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError("a number between 0 and 1 is wanted")
     return value
 
 
@@ -473,6 +491,18 @@ def _doctor(options: argparse.Namespace) -> int:
     else:
         print(doctor.render(found))
     return DONE if doctor.healthy(found) else FAILED
+
+
+def _bands(options: argparse.Namespace) -> int:
+    """Which pairs of documents near-duplicate search finds, by bands x rows."""
+    from curation.dedup import curve
+
+    if (options.bands is None) != (options.rows is None):
+        return _say(USAGE, "--bands and --rows belong together")
+    given = curve.Banding(options.bands, options.rows) if options.bands else None
+    found = curve.describe(options.threshold, options.permutations, given)
+    _print_json(found) if options.json else print(curve.render(found))
+    return DONE
 
 
 def _init(options: argparse.Namespace) -> int:
