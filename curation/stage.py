@@ -8,6 +8,7 @@ evaluates rules, counts, samples and stores.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -256,9 +257,15 @@ class Sources(Protocol):
 
 def key_range(keys: np.ndarray, part: int, parts: int) -> slice:
     """Where the keys (uint64, ascending) of one of `parts` equal ranges lie."""
-    low, high = (part << 64) // parts, ((part + 1) << 64) // parts
-    stop = len(keys) if high >> 64 else int(np.searchsorted(keys, np.uint64(high)))
-    return slice(int(np.searchsorted(keys, np.uint64(low))), stop)
+    return between(keys, (part << 64) // parts, ((part + 1) << 64) // parts)
+
+
+def between(keys: np.ndarray, low: int, high: int) -> slice:
+    """Where the integers [low, high) lie in an ascending array.
+
+    Reads no more of a field of a memory-mapped array than the search asks for; numpy would copy it.
+    """
+    return slice(bisect_left(keys, low), bisect_left(keys, high))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from curation.dedup.exact import ExactDedup
+from curation.dedup.minhash import MinHashDedup
 from curation.extract.stage import Extract
 from curation.filters.basic import Basic
 from curation.filters.c4 import C4
@@ -29,4 +30,5 @@ STAGES: dict[str, type[Stage]] = {
     "refinedweb_lines": RefinedWebLines,
     "datatrove": Datatrove,
     "exact_dedup": ExactDedup,
+    "minhash_dedup": MinHashDedup,
 }

@@ -30,7 +30,13 @@ RECIPE = {
     "kind": "documents",
     "name": "golden",
     "input": {"kind": "warc"},
-    "stages": ["extract", {"language": {"keep": ["en"]}}, "gopher_quality", "exact_dedup"],
+    "stages": [
+        "extract",
+        {"language": {"keep": ["en"]}},
+        "gopher_quality",
+        "exact_dedup",
+        "minhash_dedup",
+    ],
 }
 #: Stages that are asked directly, about what `extract` gives.
 DIRECT = (
@@ -57,7 +63,9 @@ def rows(table: pa.Table, prefix: str) -> list[list[object]]:
     )
 
 
-@pytest.mark.parametrize("name", ["extract", "language", "gopher_quality", "exact_dedup"])
+@pytest.mark.parametrize(
+    "name", ["extract", "language", "gopher_quality", "exact_dedup", "minhash_dedup"]
+)
 def test_the_output_of_a_stage_changes_with_its_version_only(plan: Plan, name: str) -> None:
     spec = next(spec for spec in plan.recipe.stages if spec.name == name)
     segment = next(segment for segment in plan.maps if name in segment.accounts)

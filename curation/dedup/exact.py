@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from curation.document import Documents
-from curation.stage import GlobalStep, Phase, Removals, Sources, key_range
+from curation.stage import GlobalStep, Phase, Removals, Sources, between, key_range
 
 #: What `prepare` notes of a document: 64 bytes. A zero digest means "nothing to compare", `weight`
 #: is the number of documents that it stands for already.
@@ -162,8 +162,8 @@ class ExactDedup(GlobalStep):
         )
         counts = counts[last & ~_find(gone, counts["unit"], counts["row"])[0]]
         for unit in sources.units:
-            mine = slice(*np.searchsorted(gone["unit"], [unit, unit + 1]))
-            kept = counts[slice(*np.searchsorted(counts["unit"], [unit, unit + 1]))]
+            mine = between(gone["unit"], unit, unit + 1)
+            kept = counts[between(counts["unit"], unit, unit + 1)]
             yield Removals(
                 gone["row"][mine],
                 reasons[mine].tolist(),
@@ -229,9 +229,7 @@ def _slices(arrays: Iterable[np.ndarray], part: int, parts: int) -> np.ndarray:
 def _of_units(arrays: Iterable[np.ndarray], units: Sequence[int], kind: np.dtype) -> np.ndarray:
     """What arrays sorted by unit say of neighbouring units."""
     pieces = [np.empty(0, kind)]
-    for array in arrays:
-        start, stop = np.searchsorted(array["unit"], [units[0], units[-1] + 1])
-        pieces.append(array[start:stop])
+    pieces += [array[between(array["unit"], units[0], units[-1] + 1)] for array in arrays]
     return np.concatenate(pieces)
 
 

@@ -29,7 +29,6 @@ from curation.stage import (
     Class,
     Editor,
     Filter,
-    GlobalStep,
     Rule,
     Stage,
     by_language,
@@ -313,11 +312,6 @@ def load(
     for name in names:
         if names.count(name) > 1:
             raise RecipeError(f"stages: two stages are called {name!r}; name one with `as:`")
-    if stages and isinstance(stages[0].stage, GlobalStep):
-        raise RecipeError(
-            f"stages: the global step {stages[0].name!r} has nothing before it; "
-            "put the stages that read and judge single documents first"
-        )
     encoded = model.input.reader in ("warc", "wet", "text")
     if encoded and not any(spec.type == "extract" for spec in stages):
         raise RecipeError(

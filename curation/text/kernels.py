@@ -329,6 +329,14 @@ def find_tokens(
 
 
 @kernel
+def hash_texts(data: Bytes, begins: Ints, ends: Ints, hashes: Hashes) -> None:
+    """Per document: the hash (uint64) of its bytes."""
+    text = pointer(data)
+    for d in range(begins.size):
+        hashes[d] = bytes_hash(text, begins[d], ends[d])
+
+
+@kernel
 def hash_words(
     data: Bytes, starts: Ints, stops: Ints, table: Table, folded: bool, hashes: Hashes
 ) -> None:

@@ -101,6 +101,15 @@ def _jaccard(offsets: Any, hashes: Any, a: Any, b: Any) -> Any:
     return common / (total - common) if total else 0.0
 
 
+@inline
+def _slot(slots: Any, heads: Any, key: Any, mask: Any) -> Any:
+    """Where a key lies in an open hash table, or where it would."""
+    slot = key & mask
+    while heads[slot] >= 0 and slots[slot] != key:
+        slot = (slot + np.uint64(1)) & mask
+    return slot
+
+
 @kernel
 def walk(
     starts: Any,
@@ -142,11 +151,7 @@ def walk(
             best = np.int64(-1)
             if not fixed[i]:
                 for band in range(count):
-                    key = bands[i, band]
-                    slot = np.int64(key & mask)
-                    while heads[slot] >= 0 and slots[slot] != key:
-                        slot = np.int64((np.uint64(slot) + np.uint64(1)) & mask)
-                    node = heads[slot]
+                    node = heads[_slot(slots, heads, bands[i, band], mask)]
                     while node >= 0:
                         other = nodes[node]
                         if best >= 0 and other >= best:
@@ -168,9 +173,7 @@ def walk(
                 continue
             for band in range(count):
                 key = bands[i, band]
-                slot = np.int64(key & mask)
-                while heads[slot] >= 0 and slots[slot] != key:
-                    slot = np.int64((np.uint64(slot) + np.uint64(1)) & mask)
+                slot = _slot(slots, heads, key, mask)
                 nodes[used] = i
                 links[used] = -1
                 if heads[slot] < 0:
