@@ -158,8 +158,12 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("run", metavar="RUN")
     sub.add_argument("--stage", metavar="S")
     sub.add_argument("--reason", metavar="R")
-    sub.add_argument("--near-threshold", action="store_true", help="documents near a threshold")
-    sub.add_argument("-n", type=_positive, default=5, metavar="N", help="documents (default 5)")
+    which = sub.add_mutually_exclusive_group()
+    which.add_argument("--near-threshold", action="store_true", help="documents near a threshold")
+    which.add_argument("--largest", action="store_true", help="the largest groups of duplicates")
+    sub.add_argument(
+        "-n", type=_positive, default=5, metavar="N", help="documents or groups (default 5)"
+    )
 
     sub = verb("whatif", _whatif)
     sub.add_argument("run", metavar="RUN")
@@ -449,15 +453,23 @@ def _gc(options: argparse.Namespace) -> int:
 
 
 def _inspect(options: argparse.Namespace) -> int:
-    """Sampled documents with their text and the rule that decided."""
+    """Sampled documents and what decided; duplicates beside the documents that survived them."""
     from curation.engine.plan import open_plan
-    from curation.inspect import documents
+    from curation.inspect import documents, pairs
+    from curation.inspect.terminal import Terminal
 
     plan = open_plan(options.run)
+    if options.largest:
+        groups = pairs.largest(plan, options.stage, options.reason, options.n)
+        if options.json:
+            _print_json(groups)
+        else:
+            print(pairs.render_groups(groups, Terminal.here()))
+        return DONE
     found = documents.sampled(
         plan, options.stage, options.reason, near=options.near_threshold, count=options.n
     )
-    _print_json(found) if options.json else print(documents.render(found))
+    _print_json(found) if options.json else print(documents.render(found, Terminal.here()))
     return DONE
 
 

@@ -286,6 +286,19 @@ class Removals:
     evidence: Mapping[str, np.ndarray | pa.Array] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Edits:
+    """As `Removals`, of a step that deletes parts of texts: the bytes [start, stop) of these rows.
+
+    In the text as it was stored; all int64. Rows ascend, and within a row the spans, which are
+    disjoint, not empty, and begin and end between characters.
+    """
+
+    rows: np.ndarray
+    starts: np.ndarray
+    stops: np.ndarray
+
+
 def rules_of(stage: Stage | type[Stage]) -> tuple[Rule, ...]:
     """The rules of a stage; none where its kind has no rules."""
     return getattr(stage, "rules", ())
@@ -303,11 +316,14 @@ class GlobalStep(Stage):
     *Prepare* is fused to the end of the segment before it and notes a record per document; the
     *exchange* runs its phases in tasks of its own, on files; *collate* gives each unit its
     removals, which the engine applies as drop reasons at the start of the next segment. `evidence`
-    names what a removal says besides its survivor, and the Arrow type of each.
+    names what a removal says besides its survivor, and the Arrow type of each. A step that `edits`
+    gives edits instead: the engine books them as those of an `Editor`, drops what they empty for
+    `<stage>:empty`, and notes the signal `removed_bytes`. Whatever follows sees the edited text.
     """
 
     reasons: ClassVar[tuple[str, ...]]
     evidence: ClassVar[Mapping[str, str]] = {}
+    edits: ClassVar[bool] = False
 
     def signals(self) -> tuple[str, ...]:
         """Signals (`<stage>.<signal>`) of earlier stages of the segment that `prepare` reads: it
@@ -315,8 +331,9 @@ class GlobalStep(Stage):
         return ()
 
     def prepare(self, docs: Documents) -> np.ndarray:
-        """One fixed-width record per document: a structured array, at least with the fields `row`
-        (int64) and `weight` (int64, the number of documents that it stands for)."""
+        """Fixed-width records of the documents, in their order: a structured array, at least with
+        the field `row`. Where there is one record per document, it may have the field `weight`
+        (int64): the number of documents that it stands for."""
         raise NotImplementedError
 
     def no_records(self) -> np.ndarray:
@@ -333,6 +350,6 @@ class GlobalStep(Stage):
         """Task `part` of `parts` of a phase: the arrays that later phases and `collate` read."""
         raise NotImplementedError
 
-    def collate(self, sources: Sources) -> Iterator[Removals]:
+    def collate(self, sources: Sources) -> Iterator[Removals | Edits]:
         """What the exchange decided about each of the units of this task, in their order."""
         raise NotImplementedError

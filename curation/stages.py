@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from curation.dedup.exact import ExactDedup
+from curation.dedup.lines import LineDedup
 from curation.dedup.minhash import MinHashDedup
 from curation.extract.stage import Extract
 from curation.filters.basic import Basic
@@ -31,4 +32,5 @@ STAGES: dict[str, type[Stage]] = {
     "datatrove": Datatrove,
     "exact_dedup": ExactDedup,
     "minhash_dedup": MinHashDedup,
+    "line_dedup": LineDedup,
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from curation.document import Documents
-from curation.stage import GlobalStep, Removals
+from curation.stage import Edits, GlobalStep, Removals
 
 
 class _Sources:
@@ -43,8 +43,8 @@ class _Sources:
 
 def decide(
     step: GlobalStep, units: Sequence[Documents], parts: int = 1, group: int = 1
-) -> list[Removals]:
-    """The removals of each unit. `parts`: of phases by range; `group`: units of a task."""
+) -> list[Removals | Edits]:
+    """What is decided about each unit. `parts`: of phases by range; `group`: units of a task."""
     records = [np.concatenate([step.no_records(), step.prepare(unit)]) for unit in units]
     groups = [range(len(units))[i : i + group] for i in range(0, len(units), group)]
     done: dict[str, list[Mapping[str, np.ndarray]]] = {}

@@ -22,7 +22,7 @@ from curation.document import Documents
 from curation.engine.chain import BATCH_DOCUMENTS, as_column
 from curation.engine.plan import Plan, Segment, Task, Unit
 from curation.engine.tables import read_batches, write_table
-from curation.stage import GlobalStep, Removals
+from curation.stage import Edits, GlobalStep, Removals
 from manifests.files import AtomicFile, file_digest
 from manifests.records import Output, Receipt
 
@@ -117,7 +117,7 @@ class RunSources:
         if not len(gone) and not counts:
             return records
         records = records[~np.isin(records["row"], gone)]
-        if counts:
+        if counts and "weight" in (records.dtype.names or ()):
             rows = np.array(sorted(counts))
             _, mine, theirs = np.intersect1d(
                 records["row"], rows, assume_unique=True, return_indices=True
@@ -192,11 +192,16 @@ def _collate(
     assert isinstance(step, GlobalStep)
     outputs: dict[str, Output] = {}
     rows = 0
-    for ordinal, removals in zip(task.units, step.collate(sources), strict=True):
+    kind = "edits" if step.edits else "removals"
+    for ordinal, decided in zip(task.units, step.collate(sources), strict=True):
         name = plan.units[ordinal].name
-        path = plan.run / segment.directory / "removals" / f"{name}.parquet"
-        outputs[name] = write_table(path, _removals_table(removals, step.evidence), plan.run)
-        rows += len(removals.rows)
+        path = plan.run / segment.directory / kind / f"{name}.parquet"
+        if isinstance(decided, Edits):
+            table = _edits_table(decided)
+        else:
+            table = _removals_table(decided, step.evidence)
+        outputs[name] = write_table(path, table, plan.run)
+        rows += len(decided.rows)
     return "done", outputs, {"rows": rows}, {}
 
 
@@ -230,16 +235,29 @@ def _removals_table(removals: Removals, evidence: Mapping[str, str]) -> pa.Table
     return pa.table({name: columns[name] for name in schema.names}).cast(schema)
 
 
+EDITS_SCHEMA = pa.schema(
+    [("row", pa.int64()), ("start", pa.int64()), ("stop", pa.int64())],
+    metadata={"gristmill.schema": "edits/1"},
+)
+
+
+def _edits_table(edits: Edits) -> pa.Table:
+    columns = {"row": edits.rows, "start": edits.starts, "stop": edits.stops}
+    return pa.table(columns, schema=EDITS_SCHEMA)
+
+
+def load_edits(plan: Plan, segment: Segment, unit: Unit) -> Edits:
+    """What one global step deletes from the texts of one unit."""
+    table = _decided(plan, segment, unit)
+    return Edits(*(table[name].to_numpy() for name in EDITS_SCHEMA.names))
+
+
 def load_removals(plan: Plan, segment: Segment, unit: Unit) -> Removals:
     """The removals of one unit by one global step."""
     assert segment.step is not None
     step = segment.step.stage
     assert isinstance(step, GlobalStep)
-    name = collating(plan, segment, unit.ordinal)
-    receipt = Receipt.load(plan.receipt_path(segment, name))
-    if receipt is None or unit.name not in receipt.outputs:
-        raise DamagedFile(f"{segment.directory}/receipts/{name}.json")
-    table = pq.read_table(whole(plan, receipt.outputs[unit.name]))
+    table = _decided(plan, segment, unit)
     gone = table.filter(table["reason"].is_valid())
     counted = table.filter(table["reason"].is_null())
     return Removals(
@@ -250,6 +268,15 @@ def load_removals(plan: Plan, segment: Segment, unit: Unit) -> Removals:
         counted["duplicate_count"].to_numpy(),
         {name: gone[name].combine_chunks() for name in step.evidence},
     )
+
+
+def _decided(plan: Plan, segment: Segment, unit: Unit) -> pa.Table:
+    """What the exchange of a global step has stored of a unit in the end."""
+    name = collating(plan, segment, unit.ordinal)
+    receipt = Receipt.load(plan.receipt_path(segment, name))
+    if receipt is None or unit.name not in receipt.outputs:
+        raise DamagedFile(f"{segment.directory}/receipts/{name}.json")
+    return pq.read_table(whole(plan, receipt.outputs[unit.name]))
 
 
 def group_name(phase: str, units: Sequence[int]) -> str:

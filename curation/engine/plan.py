@@ -173,7 +173,10 @@ class Plan:
         }
         for spec in segment.removals:
             assert isinstance(spec.stage, GlobalStep)
-            for name, alias in {"survivor": "string", **spec.stage.evidence}.items():
+            said = {"survivor": "string", **spec.stage.evidence}
+            if spec.stage.edits:
+                said = {"removed_bytes": "int64"}
+            for name, alias in said.items():
                 types[f"{spec.name}.{name}"] = pa.type_for_alias(alias)
         return types
 
@@ -322,7 +325,8 @@ def unit_name(path: str) -> str:
 
 
 def cut(recipe: Recipe, keys: Sequence[str] | None = None) -> tuple[Segment, ...]:
-    """Cuts a recipe at its global steps. The last segment writes `documents/`.
+    """Cuts a recipe at its global steps: neighbouring ones take the same texts, but for those
+    after one that edits. The last segment writes `documents/`.
 
     `keys` are those under which an existing run has its segments: it can be looked at also where a
     model, a library or a user's file is another one by now.
@@ -330,6 +334,8 @@ def cut(recipe: Recipe, keys: Sequence[str] | None = None) -> tuple[Segment, ...
     runs: list[tuple[list[StageSpec], list[StageSpec]]] = [([], [])]  # (stages, steps after them)
     for spec in recipe.stages:
         if isinstance(spec.stage, GlobalStep):
+            if runs[-1][1] and edits(runs[-1][1][-1]):  # the text that it notes is another one
+                runs.append(([], []))
             runs[-1][1].append(spec)
         elif runs[-1][1]:
             runs.append(([spec], []))
@@ -356,6 +362,11 @@ def cut(recipe: Recipe, keys: Sequence[str] | None = None) -> tuple[Segment, ...
     if keys is None:
         return tuple(replace(s, key=segment_key(recipe, s)) for s in segments)
     return tuple(replace(s, key=key) for s, key in zip(segments, keys, strict=True))
+
+
+def edits(spec: StageSpec) -> bool:
+    """Whether a stage is a global step that edits texts."""
+    return isinstance(spec.stage, GlobalStep) and spec.stage.edits
 
 
 def segment_key(recipe: Recipe, segment: Segment) -> str:

@@ -36,6 +36,7 @@ from curation.engine.chain import (
 from curation.engine.exchange import (
     DamagedFile,
     load_array,
+    load_edits,
     load_removals,
     run_exchange,
     save_array,
@@ -46,6 +47,7 @@ from curation.engine.ledger import Account, ConservationError, check_chain, chec
 from curation.engine.plan import Plan, Segment, Task, Unit
 from curation.engine.progress import Heartbeat
 from curation.engine.reapply import Earlier
+from curation.engine.recipe import StageSpec
 from curation.engine.resources import Usage
 from curation.engine.samples import Samples
 from curation.engine.tables import (
@@ -58,7 +60,7 @@ from curation.engine.tables import (
 )
 from curation.read import Tally, read
 from curation.read.span import Entry
-from curation.stage import GlobalStep, Removals
+from curation.stage import Edits, GlobalStep, Removals
 from curation.storage import InputError, same_input
 from manifests.records import Output, Receipt
 
@@ -124,12 +126,9 @@ def _run_map(
                     reading = batches(read_unit(plan, unit, tally, task.entry))
                 else:
                     reading = stored(plan, plan.before(segment), unit.name)
-                removals = [
-                    (spec, load_removals(plan, plan.exchange_of(spec), unit))
-                    for spec in segment.removals
-                ]
+                decisions = [(spec, _decision(plan, spec, unit)) for spec in segment.removals]
                 mine = _between(timed(reading, seconds, "(read)"), first - row, last - row)
-                states = (_after_removals(chain, chain.enter(d, unit.salt), removals) for d in mine)
+                states = (_decided(chain, chain.enter(d, unit.salt), decisions) for d in mine)
             for state in chain.finish(chain.stages(states)):
                 files.write(ordinal, state)
                 heart.beat(files.documents, files.kept["documents"])
@@ -253,9 +252,21 @@ def timed(batches: Iterator[Batch], seconds: dict[str, float], name: str) -> Ite
         yield batch
 
 
-def _after_removals(chain: Chain, state: State, removals: list[tuple[Any, Removals]]) -> State:
-    for spec, removal in removals:
-        chain.remove(spec, state, removal)
+def _decision(plan: Plan, spec: StageSpec, unit: Unit) -> Removals | Edits:
+    """What a global step has decided about a unit."""
+    assert isinstance(spec.stage, GlobalStep)
+    load = load_edits if spec.stage.edits else load_removals
+    return load(plan, plan.exchange_of(spec), unit)
+
+
+def _decided(
+    chain: Chain, state: State, decisions: list[tuple[StageSpec, Removals | Edits]]
+) -> State:
+    for spec, decision in decisions:
+        if isinstance(decision, Edits):
+            chain.delete(spec, state, decision)
+        else:
+            chain.remove(spec, state, decision)
     return state
 
 

@@ -52,6 +52,7 @@ ENDING = np.uint32(TERMINAL << CLASS_BITS)
 ENDING_OR_CLOSING = np.uint32((TERMINAL | CLOSING) << CLASS_BITS)
 LOWER_CASE = np.uint32(LOWER << CLASS_BITS)
 FULL_STOP_POINTS = tuple(sorted(map(ord, FULL_STOPS)))
+SEED = np.uint64(0x9E3779B97F4A7C15)  # with which a hash begins
 
 
 @inline
@@ -181,30 +182,41 @@ def next_word(data: Any, i: Any, end: Any, table: Any) -> Any:
 
 
 @inline
-def word_hash(data: Any, start: Any, stop: Any, table: Any, folded: Any) -> Any:
-    """The 64-bit hash of the word at bytes [start, stop), case-folded first if `folded`."""
-    state = np.uint64(0x9E3779B97F4A7C15)
-    i = start
-    while i < stop:
-        point, size = decode(data, i, stop)
-        if folded:
-            point ^= np.int64(table[point] >> FOLD_SHIFT)
-        state = (state ^ np.uint64(point)) * np.uint64(0xD6E8FEB86659FD93)
-        state ^= state >> np.uint64(32)
-        i += size
+def mix(state: Any, value: Any) -> Any:
+    """The state of a hash after one more value."""
+    state = (state ^ np.uint64(value)) * np.uint64(0xD6E8FEB86659FD93)
+    return state ^ state >> np.uint64(32)
+
+
+@inline
+def finalise(state: Any) -> Any:
+    """The hash of a state: the finaliser of MurmurHash3."""
     state = (state ^ state >> np.uint64(33)) * np.uint64(0xFF51AFD7ED558CCD)
     state = (state ^ state >> np.uint64(33)) * np.uint64(0xC4CEB9FE1A85EC53)
     return state ^ state >> np.uint64(33)
 
 
 @inline
+def word_hash(data: Any, start: Any, stop: Any, table: Any, folded: Any) -> Any:
+    """The 64-bit hash of the word at bytes [start, stop), case-folded first if `folded`."""
+    state = SEED
+    i = start
+    while i < stop:
+        point, size = decode(data, i, stop)
+        if folded:
+            point ^= np.int64(table[point] >> FOLD_SHIFT)
+        state = mix(state, point)
+        i += size
+    return finalise(state)
+
+
+@inline
 def bytes_hash(data: Any, start: Any, stop: Any) -> Any:
     """A 64-bit hash of the bytes [start, stop), eight at a time: cheaper than `word_hash`."""
-    state = np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(stop - start)
+    state = SEED ^ np.uint64(stop - start)
     i = start
     while i + 8 <= stop:
-        state = (state ^ load8(data, i)) * np.uint64(0xD6E8FEB86659FD93)
-        state ^= state >> np.uint64(32)
+        state = mix(state, load8(data, i))
         i += 8
     if i < stop:
         chunk = np.uint64(0)
@@ -213,11 +225,8 @@ def bytes_hash(data: Any, start: Any, stop: Any) -> Any:
         else:
             for k in range(i, stop):
                 chunk |= np.uint64(data[k]) << np.uint64(8 * (k - i))
-        state = (state ^ chunk) * np.uint64(0xD6E8FEB86659FD93)
-        state ^= state >> np.uint64(32)
-    state = (state ^ state >> np.uint64(33)) * np.uint64(0xFF51AFD7ED558CCD)
-    state = (state ^ state >> np.uint64(33)) * np.uint64(0xC4CEB9FE1A85EC53)
-    return state ^ state >> np.uint64(33)
+        state = mix(state, chunk)
+    return finalise(state)
 
 
 @kernel
