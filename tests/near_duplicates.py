@@ -107,18 +107,19 @@ def _rank(name: str | None, names: Sequence[str]) -> int:
     return names.index(name) if name in names else len(names)
 
 
-def _preference(page: Page, policy: str) -> float:
+def _preference(page: Page, policy: str) -> tuple[bool, float]:
     """Smaller is kept rather; what is missing comes last."""
     if policy == "longest":
-        return -len(page.text)
+        return False, -len(page.text)
     if policy == "newest":
-        if page.date is None:
-            return math.inf
-        day = datetime.fromisoformat(page.date)
-        return -(day if day.tzinfo else day.replace(tzinfo=UTC)).timestamp()
+        try:
+            day = datetime.fromisoformat(page.date or "")
+        except ValueError:
+            return True, 0.0
+        return False, -(day if day.tzinfo else day.replace(tzinfo=UTC)).timestamp()
     if policy.startswith("highest("):
-        return math.inf if page.rank is None else -page.rank
-    return 0.0
+        return page.rank is None, -(page.rank or 0.0)
+    return False, 0.0
 
 
 def _threshold(verify: float | str) -> tuple[bool, float]:
@@ -232,7 +233,9 @@ def in_memory(files: Files, parts: int, group: int, **parameters: Any) -> Decisi
     for name, found in zip(names, exchange.decide(step, units, parts, group), strict=True):
         assert list(found.rows) == sorted(set(found.rows))
         assert set(found.reasons) <= {"near_duplicate"}
-        evidence = [pa.array(found.evidence[key]).to_pylist() for key in step.evidence]
+        evidence = [
+            pa.array(found.evidence[key], from_pandas=True).to_pylist() for key in step.evidence
+        ]
         assert list(step.evidence) == list(Removed.__dataclass_fields__)[1:]
         for row, survivor, *more in zip(found.rows, found.survivors, *evidence, strict=True):
             decisions[name, int(row)] = Removed(survivor, *more)
