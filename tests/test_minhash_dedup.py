@@ -448,7 +448,6 @@ def test_kept_documents_stand_for_all_that_came(tmp_path: Path) -> None:
         {"verify": 1.5}, {"verify": -0.1}, {"verify": "texts"}, {"verify": "text(80)"},
         {"verify": "text()"}, {"bands": 0}, {"rows": 0}, {"ngram": 0}, {"scope": "page"},
         {"policy": "best"}, {"policy": "highest()"}, {"policy": "highest(rank)"},
-        {"policy": "highest(rank.nothing)"}, {"policy": "highest(nobody.rank)"},
         {"sources": "a"}, {"sources": ["a", "a"]}, {"crawls": ["a", "a"]}, {"treshold": 0.8},
     ],
     ids=str,
@@ -461,6 +460,25 @@ def test_impossible_parameters_are_one_line_that_names_them(
         plan(stages(**wrong), inputs=inputs, output=tmp_path / "r")
     assert next(iter(wrong)) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("signal", "between"),
+    [
+        ("rank.nothing", ()),
+        ("nobody.rank", ()),
+        ("language.label", ({"language": {}},)),
+        ("rank.rank", ({"exact_dedup": {}}, {"basic": {"min_chars": 0, "min_words": 0}})),
+    ],
+)
+def test_a_policy_by_a_signal_that_is_not_there_is_said_before_any_work(
+    tmp_path: Path, signal: str, between: Sequence[dict[str, Any]]
+) -> None:
+    """No such signal, one that is no number, one of a segment that is over."""
+    inputs = write(tmp_path, one_file(Page("a", "a")))
+    work = stages(*between, policy=f"highest({signal})")
+    with pytest.raises(RecipeError, match=signal):
+        plan(work, inputs=inputs, output=tmp_path / "r")
 
 
 # The same whoever does the work, and when
