@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
-    from curation.engine.driver import RunFailed
+    from curation.engine.driver import Collapsed, RunFailed
     from curation.engine.recipe import RecipeError
 
     try:
@@ -48,6 +48,9 @@ def _main(arguments: Sequence[str] | None) -> int:
         return code
     except RecipeError as error:
         return _say(USAGE, str(error))
+    except Collapsed as error:
+        print(error.evidence, file=sys.stderr)
+        return _say(FAILED, str(error))
     except RunFailed as error:
         return _say(FAILED, str(error))
     except BrokenPipeError:  # `| head` has seen enough
@@ -123,6 +126,12 @@ def _parser() -> argparse.ArgumentParser:
         )
         sub.add_argument("--limit", type=_positive, metavar="N", help="only the first N files")
         sub.add_argument("--base", metavar="RUN", help="reuse what this run has")
+        if name != "plan":
+            sub.add_argument(
+                "--accept-collapse",
+                action="store_true",
+                help="go on where deduplication removes more than the recipe's `collapse` allows",
+            )
         if name == "run":
             sub.add_argument("--executor", choices=("inline", "ray"), default="inline")
             sub.add_argument("--address", help="of a running Ray cluster (implies --executor ray)")
@@ -288,6 +297,7 @@ def _run(options: argparse.Namespace) -> int:
         limit=options.limit,
         shard=options.shard,
         retry=options.retry,
+        accept_collapse=options.accept_collapse,
         quiet=options.quiet,
     )
     _point_to(result.path)
@@ -322,6 +332,7 @@ def _submit(options: argparse.Namespace) -> int:
         settings=options.settings,
         limit=options.limit,
         base=options.base,
+        accept_collapse=options.accept_collapse,
     )
     logging.disable(logging.INFO)  # what Ray's client tells of itself
     try:

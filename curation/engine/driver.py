@@ -19,7 +19,14 @@ from typing import Any
 
 from curation.engine import resources
 from curation.engine.base import Base
-from curation.engine.exchange import COLLATE, group_name, load_array
+from curation.engine.exchange import (
+    COLLAPSE,
+    COLLATE,
+    RETENTION,
+    evidence,
+    group_name,
+    load_array,
+)
 from curation.engine.executors import Executor, ExecutorLost
 from curation.engine.gc import forget_released, released
 from curation.engine.lease import Lease, LeaseHeld
@@ -44,6 +51,17 @@ REPAIRS = 10  # damaged files that are made again in one go
 
 class RunFailed(RuntimeError):
     """The run stopped: what it has done stays, and the same command goes on from there."""
+
+
+class Collapsed(RunFailed):
+    """A global step has removed more than the recipe allows; `evidence` has many lines."""
+
+    def __init__(self, step: str, evidence: str) -> None:
+        super().__init__(
+            f"{step} has removed more than `collapse` of the recipe allows; the same command with "
+            "--accept-collapse takes that as it is and goes on"
+        )
+        self.evidence = evidence
 
 
 @dataclass(frozen=True)
@@ -84,10 +102,12 @@ def drive(
     base: str | Path | None = None,
     shard: Shard | None = None,
     retry_incomplete: bool = False,
+    accept_collapse: bool = False,
 ) -> Outcome:
     """Runs or resumes a plan, or does a shard of its units.
 
-    `retry_incomplete`: units whose input could not be read to its end are read again. Raises
+    `retry_incomplete`: units whose input could not be read to its end are read again.
+    `accept_collapse`: a global step may remove more than the recipe's `collapse` allows. Raises
     RecipeError before any work, RunFailed after.
     """
     found = None if base is None else Base.of(plan, base, retry_incomplete)
@@ -98,7 +118,8 @@ def drive(
         raise RunFailed(str(held)) from None
     try:
         driver = _Driver(
-            open_plan(plan.run), executor, found, progress, lease, shard, retry_incomplete
+            *(open_plan(plan.run), executor, found, progress, lease, shard),
+            *(retry_incomplete, accept_collapse),
         )
         return driver.drive()
     except ExecutorLost as lost:
@@ -148,6 +169,7 @@ class _Driver:
         lease: Lease,
         shard: Shard | None,
         retry_incomplete: bool,
+        accept_collapse: bool,
     ) -> None:
         self.plan, self.executor, self.progress, self.lease = plan, executor, progress, lease
         self.base, self.borrowed = base, 0  # tasks reused
@@ -155,6 +177,7 @@ class _Driver:
         self.done: dict[int, dict[str, _Done]] = {}  # segment -> task -> what it did
         self.books: dict[int, Books] = {}
         self.shard, self.retry_incomplete = shard, retry_incomplete
+        self.accept_collapse = accept_collapse
         self.released = released(plan.run)  # outputs that are missing on purpose
 
     def drive(self) -> Outcome:
@@ -306,7 +329,10 @@ class _Driver:
         )
         groups = groups_of({ordinal: output.bytes for ordinal, output in records.items()})
         made: dict[tuple[str, str], list[Output]] = {}
-        for phase in (*step.phases(), Phase(COLLATE, "units", memory=1)):
+        last = [Phase(COLLATE, "units", memory=1)]
+        if not step.edits:
+            last.append(Phase(COLLAPSE, "whole", (COLLATE, RETENTION)))
+        for phase in (*step.phases(), *last):
             tasks = []
             for part, (weight, group) in enumerate(shares := self._shares(phase, groups, made)):
                 name = group_name(phase.name, group) if group else f"{phase.name}-{part:05d}"
@@ -319,6 +345,8 @@ class _Driver:
             for task in tasks:
                 for name, output in done[task.name].outputs.items():
                     made.setdefault((phase.name, name), []).append(output)
+        if not step.edits and not self.accept_collapse and (why := evidence(self.plan, segment)):
+            raise Collapsed(segment.name, why)
 
     def _shares(
         self,

@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curation.document import Documents
+from curation.engine import collapse
 from curation.engine.chain import BATCH_DOCUMENTS, as_column
 from curation.engine.plan import Plan, Segment, Task, Unit
 from curation.engine.tables import read_batches, write_table
@@ -26,7 +28,8 @@ from curation.stage import Edits, GlobalStep, Removals
 from manifests.files import AtomicFile, file_digest
 from manifests.records import Output, Receipt
 
-COLLATE = "collate"
+COLLATE, COLLAPSE = "collate", "collapse"
+RETENTION, GROUPS = "(retention)", "(groups)"  # outputs beside those of units
 
 
 def save_array(path: Path, array: np.ndarray, run: Path) -> Output:
@@ -135,6 +138,13 @@ class RunSources:
             counts.update(zip(found.counted_rows.tolist(), found.counts.tolist(), strict=True))
         return np.concatenate(gone), counts
 
+    def documents(self, unit: int) -> pa.Table:
+        """Row, id, url, source and language of the documents that `prepare` saw."""
+        names = ["row", "id", "url", "source", "language", "decision"]
+        path = whole(self._plan, self.receipt(unit).outputs["signals"])
+        table = pa.concat_tables(read_batches(path, "signals/1", names))
+        return table.filter(pc.equal(table["decision"], "kept"))
+
     def texts(self, unit: int) -> Iterator[Documents]:
         yield from stored(self._plan, self._source, self._plan.units[unit].name)
 
@@ -174,6 +184,8 @@ def run_exchange(
         sources = RunSources(plan, segment, task, scratch)
         if task.phase == COLLATE:
             return _collate(plan, segment, task, sources)
+        if task.phase == COLLAPSE:
+            return _collapse(plan, segment, task)
         arrays = step.exchange(task.phase, task.part, task.parts, sources)
         outputs = {
             name: save_array(root / "work" / f"{task.name}.{name}.npy", array, plan.run)
@@ -191,8 +203,10 @@ def _collate(
     step = segment.step.stage
     assert isinstance(step, GlobalStep)
     outputs: dict[str, Output] = {}
-    rows = 0
+    rows = arrived = 0
     kind = "edits" if step.edits else "removals"
+    counted: list[pa.Table] = []
+    groups: list[pa.Table] = []
     for ordinal, decided in zip(task.units, step.collate(sources), strict=True):
         name = plan.units[ordinal].name
         path = plan.run / segment.directory / kind / f"{name}.parquet"
@@ -200,9 +214,93 @@ def _collate(
             table = _edits_table(decided)
         else:
             table = _removals_table(decided, step.evidence)
+            documents = sources.documents(ordinal)
+            arrived += len(documents)
+            counted.append(_retention(documents, decided, sources.earlier(ordinal)[0]))
+            groups.append(_groups(documents, decided, ordinal))
         outputs[name] = write_table(path, table, plan.run)
         rows += len(decided.rows)
-    return "done", outputs, {"rows": rows}, {}
+    if not step.edits:
+        path = plan.run / segment.directory / "work" / f"{task.name}.retention.parquet"
+        outputs[RETENTION] = write_table(path, collapse.merged(counted), plan.run)
+        path = path.with_name(f"{task.name}.groups.parquet")
+        outputs[GROUPS] = write_table(path, collapse.largest(groups), plan.run)
+    return "done", outputs, {"rows": rows, "documents": arrived}, {}
+
+
+def _retention(documents: pa.Table, removals: Removals, earlier: np.ndarray) -> pa.Table:
+    came = documents.filter(pa.array(~np.isin(documents["row"].to_numpy(), earlier)))
+    return collapse.retention(came, np.isin(came["row"].to_numpy(), removals.rows))
+
+
+def _groups(documents: pa.Table, removals: Removals, unit: int) -> pa.Table:
+    """The largest groups whose survivors lie in a unit."""
+    order = np.argsort(-removals.counts, kind="stable")[: collapse.GROUPS]
+    rows = removals.counted_rows[order]
+    at = pc.index_in(pa.array(rows), value_set=documents["row"].combine_chunks())
+    found = documents.take(at)
+    return pa.table(
+        {
+            "documents": removals.counts[order],
+            "id": found["id"],
+            "url": found["url"],
+            "unit": np.full(len(rows), unit),
+            "row": rows,
+        }
+    ).cast(collapse.GROUPS_SCHEMA)
+
+
+def _collapse(
+    plan: Plan, segment: Segment, task: Task
+) -> tuple[Any, dict[str, Output], dict[str, Any], dict[str, float]]:
+    """What a step removed of each source, language and domain, over all units."""
+    counted, groups, arrived = [], [], 0
+    for path in sorted(plan.receipts(segment).glob(f"{COLLATE}-*.json")):
+        receipt = Receipt.load(path)
+        if receipt is None:
+            raise DamagedFile(str(path.relative_to(plan.run)))
+        counted.append(pq.read_table(whole(plan, receipt.outputs[RETENTION])))
+        groups.append(pq.read_table(whole(plan, receipt.outputs[GROUPS])))
+        arrived += receipt.counts["documents"]
+    root = plan.run / segment.directory
+    outputs = {
+        RETENTION: write_table(root / "retention.parquet", collapse.merged(counted), plan.run),
+        GROUPS: write_table(root / "groups.parquet", collapse.largest(groups), plan.run),
+    }
+    return "done", outputs, {"documents": arrived}, {}
+
+
+def evidence(plan: Plan, segment: Segment) -> str:
+    """Why a run stops after a global step, with what a person needs to judge it; or nothing."""
+    receipt = Receipt.load(plan.receipt_path(segment, f"{COLLAPSE}-00000"))
+    if receipt is None:
+        raise DamagedFile(f"{segment.directory}/receipts/{COLLAPSE}-00000.json")
+    lines, groups = collapse.broken(
+        pq.read_table(whole(plan, receipt.outputs[RETENTION])),
+        pq.read_table(whole(plan, receipt.outputs[GROUPS])),
+        plan.recipe.settings.collapse.model_dump(),
+        receipt.counts["documents"],
+    )
+    if not lines:
+        return ""
+    shown = list(lines)
+    if groups:
+        shown.append("its largest groups:")
+    for row in groups:
+        text = _beginning(plan, plan.before(segment), row["unit"], row["row"])
+        shown.append(f"{row['documents']:>11,} documents  {row['id']}  {row['url'] or ''}")
+        shown.append(f"{'':>11} {text}")
+    return "\n".join(shown)
+
+
+def _beginning(plan: Plan, segment: Segment, unit: int, row: int, most: int = 100) -> str:
+    """The first words of a stored text, for a person."""
+    for docs in stored(plan, segment, plan.units[unit].name):
+        at = pc.index(docs["row"], row).as_py()
+        if at >= 0:
+            words = " ".join(docs["text"][at].as_py()[: 4 * most].split())
+            return "".join(c if c.isprintable() else " " for c in words)[:most]
+    return ""
 
 
 def removals_schema(evidence: Mapping[str, str]) -> pa.Schema:
