@@ -75,6 +75,12 @@ def _policy(value: str) -> str:
     return value
 
 
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) < len(names):
+        raise ValueError(f"{max(names, key=names.count)!r} is named twice: it has one place")
+    return names
+
+
 def _verify(value: float | str) -> float | str:
     if isinstance(value, str) and not _TEXT.fullmatch(value):
         raise ValueError(f"a number from 0 to 1, text or text(0.9) is wanted (got {value!r})")
@@ -125,9 +131,9 @@ class MinHashDedup(GlobalStep):
     policy: Annotated[str, AfterValidator(_policy)] = "first_id"
     """Who comes first, and so survives: `first_id`, `longest` (bytes of text), `newest` (by date)
     or `highest(stage.signal)` (of an earlier stage); those without a date or signal come last."""
-    sources: tuple[str, ...] = ()
+    sources: Annotated[tuple[str, ...], AfterValidator(_distinct)] = ()
     """Sources, the best first: they come before the policy. Others come after them."""
-    crawls: tuple[str, ...] = ()
+    crawls: Annotated[tuple[str, ...], AfterValidator(_distinct)] = ()
     """Crawls, the earliest first: they come before all else. Others come after them."""
     index: Annotated[str | None, AfterValidator(_directory)] = None
     """Directory of an index: what earlier runs kept comes before all documents of this one, which
@@ -193,7 +199,9 @@ class MinHashDedup(GlobalStep):
         if self.policy == "newest":
             return _descending(_seconds(docs["date"]))
         for name in self.signals():
-            values = pc.cast(docs[name], pa.float64())
+            values = pc.cast(
+                docs[name], pa.float64(), safe=False
+            )  # integers above 2**53 are rounded
             return _descending(values.to_numpy(zero_copy_only=False))
         return np.zeros(len(docs), np.uint64)
 

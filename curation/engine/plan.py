@@ -284,6 +284,7 @@ def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
     units = units_of(recipe, files)
     segments = cut(recipe)
     types = probe(recipe)
+    _signals_are_given(segments, types)
     if run is None:
         identity = digest_of(
             [recipe.resolved(), [s.key for s in segments], [asdict(f) for f in files]]
@@ -398,6 +399,23 @@ def cut(recipe: Recipe, keys: Sequence[str] | None = None) -> tuple[Segment, ...
     if keys is None:
         return tuple(replace(s, key=segment_key(recipe, s)) for s in segments)
     return tuple(replace(s, key=key) for s, key in zip(segments, keys, strict=True))
+
+
+def _signals_are_given(segments: Sequence[Segment], types: Mapping[str, str]) -> None:
+    """Refuses a global step that reads a signal which the segment before it does not give, or one
+    that is no number (RecipeError)."""
+    for segment in segments:
+        prefixes = tuple(f"{spec.name}." for spec in segment.stages)
+        given = [name for name in types if name.startswith(prefixes)]
+        for spec in segment.prepares:
+            assert isinstance(spec.stage, GlobalStep)
+            for name in spec.stage.signals():
+                where = f"stages: {spec.name} reads the signal {name!r},"
+                if name not in given:
+                    hint = nearest(name, given)
+                    raise RecipeError(f"{where} which no stage right before it gives{hint}")
+                if types[name] in ("string", "large_string"):
+                    raise RecipeError(f"{where} which is {types[name]}: a number is wanted")
 
 
 def edits(spec: StageSpec) -> bool:
