@@ -346,6 +346,11 @@ class GlobalStep(Stage):
         (int64): the number of documents that it stands for."""
         raise NotImplementedError
 
+    def sizes(self) -> dict[tuple[str, str], float]:
+        """Bytes that a document takes at most in the array of a phase, for the plan; under
+        ("", "records") in what `prepare` notes. Where no bound can be said, a typical number."""
+        return {}
+
     def index_directory(self) -> str | None:
         """The index of earlier crawls that the step reads and adds to. What it adds are the arrays
         of the phase `index`, which is by `units`."""

@@ -29,6 +29,8 @@ LINE = np.dtype([*RECORD.descr, ("unit", "<u4")])
 #: A line that goes: 16 bytes, sorted.
 SPAN = np.dtype([("unit", "<u4"), ("row", "<u4"), ("start", "<u4"), ("stop", "<u4")])
 
+TYPICAL = 40  # lines of a web page, for the plan
+
 Keep = Literal["first", "none"]
 
 #: Bytes that the phases take at most, as multiples of the bytes of their records and lines.
@@ -86,6 +88,13 @@ class LineDedup(GlobalStep):
             Phase("lines", "units", memory=LINES_MEMORY),
             Phase("repeated", "range", ("lines", "lines"), memory=REPEATED_MEMORY),
         )
+
+    def sizes(self) -> dict[tuple[str, str], float]:
+        """Of documents with `TYPICAL` lines; theirs has no bound."""
+        return {
+            ("", "records"): TYPICAL * RECORD.itemsize,
+            ("lines", "lines"): TYPICAL * LINE.itemsize,
+        }
 
     def exchange(
         self, phase: str, part: int, parts: int, sources: Sources

@@ -224,6 +224,14 @@ class MinHashDedup(GlobalStep):
             *more,
         )
 
+    def sizes(self) -> dict[tuple[str, str], float]:
+        return {
+            ("", "records"): self.record.itemsize,
+            ("lines", "bands"): BAND.itemsize * self.bands,
+            ("lines", "docs"): DOC.itemsize,
+            ("components", "parts"): self.member.itemsize,  # without shingles
+        }
+
     def exchange(
         self, phase: str, part: int, parts: int, sources: Sources
     ) -> Mapping[str, np.ndarray]:

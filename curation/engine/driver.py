@@ -545,6 +545,23 @@ class _Driver:
                 path.unlink()
 
 
+def outlook(step: GlobalStep, documents: int, earlier: int, units: int) -> list[dict[str, Any]]:
+    """Tasks of each phase of an exchange, and bytes of memory that one takes at most, for so many
+    documents that come to it, beside `earlier` ones of an index."""
+    sizes = step.sizes()
+    groups = max(-(-int(documents * sizes["", "records"]) // GROUP_BYTES), -(-units // GROUP_UNITS))
+    found = []
+    for phase in (*step.phases(), Phase(COLLATE, "units", memory=1)):
+        if phase.by == "units":
+            tasks, size = max(1, groups), int(documents * sizes["", "records"])
+        else:
+            size = int((documents + earlier) * sizes.get(phase.of, 0))
+            tasks = 1 if phase.by == "whole" else max(1, -(-size // EXCHANGE_BYTES))
+        memory = resources.of_exchange(int(phase.memory * size / tasks))
+        found.append({"phase": phase.name, "tasks": tasks, "memory_per_task": memory})
+    return found
+
+
 def groups_of(sizes: Mapping[int, int]) -> list[tuple[int, tuple[int, ...]]]:
     """Neighbouring units that one task of an exchange takes, and their bytes, of units by ordinal.
 
