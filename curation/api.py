@@ -77,6 +77,7 @@ def run(
     limit: int | None = None,
     shard: str | None = None,
     retry: Literal["incomplete"] | None = None,
+    accept_collapse: bool = False,
     quiet: bool = True,
 ) -> Result:
     """Runs or resumes a recipe.
@@ -85,7 +86,8 @@ def run(
     receipts are reused where their keys are the same; `workers` defaults to the processors of this
     machine; `limit` takes the first files of the listing only. `shard` `I/N` reads the I-th share
     of the units and stops there: when all shares are done, a run without it does the rest. `retry`
-    reads again what could not be read to its end. Raises RecipeError before any work begins,
+    reads again what could not be read to its end. `accept_collapse` goes on where deduplication
+    removes more than the recipe's `collapse` allows. Raises RecipeError before any work begins,
     RunFailed after.
     """
     if executor not in ("inline", "ray"):
@@ -105,7 +107,11 @@ def run(
         except ExecutorLost as error:
             raise RunFailed(str(error)) from None
         try:
-            outcome = drive(work, engine, Progress(quiet), base, share, retry is not None)
+            outcome = drive(
+                *(work, engine, Progress(quiet), base, share),
+                retry_incomplete=retry is not None,
+                accept_collapse=accept_collapse,
+            )
         finally:
             engine.close()
     ceiling = work.recipe.settings.failure_ceiling

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
-    from curation.engine.driver import RunFailed
+    from curation.engine.driver import Collapsed, RunFailed
     from curation.engine.recipe import RecipeError
 
     try:
@@ -48,6 +48,9 @@ def _main(arguments: Sequence[str] | None) -> int:
         return code
     except RecipeError as error:
         return _say(USAGE, str(error))
+    except Collapsed as error:
+        print(error.evidence, file=sys.stderr)
+        return _say(FAILED, str(error))
     except RunFailed as error:
         return _say(FAILED, str(error))
     except BrokenPipeError:  # `| head` has seen enough
@@ -123,6 +126,12 @@ def _parser() -> argparse.ArgumentParser:
         )
         sub.add_argument("--limit", type=_positive, metavar="N", help="only the first N files")
         sub.add_argument("--base", metavar="RUN", help="reuse what this run has")
+        if name != "plan":
+            sub.add_argument(
+                "--accept-collapse",
+                action="store_true",
+                help="go on where deduplication removes more than the recipe's `collapse` allows",
+            )
         if name == "run":
             sub.add_argument("--executor", choices=("inline", "ray"), default="inline")
             sub.add_argument("--address", help="of a running Ray cluster (implies --executor ray)")
@@ -158,8 +167,12 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("run", metavar="RUN")
     sub.add_argument("--stage", metavar="S")
     sub.add_argument("--reason", metavar="R")
-    sub.add_argument("--near-threshold", action="store_true", help="documents near a threshold")
-    sub.add_argument("-n", type=_positive, default=5, metavar="N", help="documents (default 5)")
+    which = sub.add_mutually_exclusive_group()
+    which.add_argument("--near-threshold", action="store_true", help="documents near a threshold")
+    which.add_argument("--largest", action="store_true", help="the largest groups of duplicates")
+    sub.add_argument(
+        "-n", type=_positive, default=5, metavar="N", help="documents or groups (default 5)"
+    )
 
     sub = verb("whatif", _whatif)
     sub.add_argument("run", metavar="RUN")
@@ -284,6 +297,7 @@ def _run(options: argparse.Namespace) -> int:
         limit=options.limit,
         shard=options.shard,
         retry=options.retry,
+        accept_collapse=options.accept_collapse,
         quiet=options.quiet,
     )
     _point_to(result.path)
@@ -318,6 +332,7 @@ def _submit(options: argparse.Namespace) -> int:
         settings=options.settings,
         limit=options.limit,
         base=options.base,
+        accept_collapse=options.accept_collapse,
     )
     logging.disable(logging.INFO)  # what Ray's client tells of itself
     try:
@@ -449,15 +464,23 @@ def _gc(options: argparse.Namespace) -> int:
 
 
 def _inspect(options: argparse.Namespace) -> int:
-    """Sampled documents with their text and the rule that decided."""
+    """Sampled documents and what decided; duplicates beside the documents that survived them."""
     from curation.engine.plan import open_plan
-    from curation.inspect import documents
+    from curation.inspect import documents, pairs
+    from curation.inspect.terminal import Terminal
 
     plan = open_plan(options.run)
+    if options.largest:
+        groups = pairs.largest(plan, options.stage, options.reason, options.n)
+        if options.json:
+            _print_json(groups)
+        else:
+            print(pairs.render_groups(groups, Terminal.here()))
+        return DONE
     found = documents.sampled(
         plan, options.stage, options.reason, near=options.near_threshold, count=options.n
     )
-    _print_json(found) if options.json else print(documents.render(found))
+    _print_json(found) if options.json else print(documents.render(found, Terminal.here()))
     return DONE
 
 

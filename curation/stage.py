@@ -8,9 +8,11 @@ evaluates rules, counts, samples and stores.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -204,32 +206,66 @@ class Editor(Stage):
         return map(self.edit, batches)
 
 
-class Sources(Protocol):
-    """What a global step may read: the run files of all units, and its own earlier phases."""
-
-    def units(self, name: str) -> Iterator[np.ndarray]:
-        """The sorted run file `name` of every unit, memory-mapped, in order of the unit ordinal.
-
-        One at a time: there may be more units than a process may have open files.
-        """
-
-    def earlier(self, unit: int) -> Verdicts:
-        """What the global steps just before this one decided about a unit, with no other stage
-        between: the rows that they removed take no part, the survivors stand for others already.
-        """
-
-    def phase(self, phase: str, name: str) -> Iterator[np.ndarray]:
-        """The array `name` that each task of an earlier phase returned, in order of the task."""
-
-
 @dataclass(frozen=True)
-class Verdicts:
-    """Decisions about the rows of one unit: removed rows (ascending), and `duplicate_count` of
-    survivors by row. All int64."""
+class Phase:
+    """One phase of the exchange of a global step, and what it is divided by into tasks.
 
-    removed: np.ndarray
-    counted_rows: np.ndarray
-    counts: np.ndarray
+    - `units`: groups of neighbouring units, whose records each task reads;
+    - `range`: the array `of` (phase, name) of every task is sorted by a uint64 of its own, and a
+      task takes an equal range of these keys (`key_range`);
+    - `rows`: one task for each value of the single array `of`, an int64: the bytes it will read;
+    - `whole`: one task, measured by the bytes of the array `of`.
+
+    `memory`: bytes that a task takes, as a multiple of the bytes by which it is measured.
+    """
+
+    name: str
+    by: Literal["units", "range", "rows", "whole"]
+    of: tuple[str, str] = ("", "")
+    memory: float = 3
+
+
+class Sources(Protocol):
+    """What a task of an exchange may read: records of units, and the arrays of earlier phases."""
+
+    @property
+    def units(self) -> Sequence[int]:
+        """The ordinals of the units of this task, ascending; none but in a phase by `units`."""
+
+    def records(self, unit: int) -> np.ndarray:
+        """What `prepare` noted of a unit, in order of row.
+
+        Without the rows that global steps just before this one removed (with no other stage
+        between); the `weight` of the others is what they stand for by now.
+        """
+
+    def texts(self, unit: int) -> Iterator[Documents]:
+        """The documents of a unit as they were when `prepare` saw them, in order of row; rows that
+        have been removed since are among them."""
+
+    def arrays(self, phase: str, name: str) -> Iterator[np.ndarray]:
+        """The array `name` that each task of an earlier phase returned, in order of the tasks,
+        memory-mapped. One at a time: there may be more than a process may have open files."""
+
+    def rows(self, phase: str, name: str) -> list[int]:
+        """The length of each of these arrays."""
+
+    @property
+    def scratch(self) -> Path:
+        """A directory for files of this task alone; it is removed when the task ends."""
+
+
+def key_range(keys: np.ndarray, part: int, parts: int) -> slice:
+    """Where the keys (uint64, ascending) of one of `parts` equal ranges lie."""
+    return between(keys, (part << 64) // parts, ((part + 1) << 64) // parts)
+
+
+def between(keys: np.ndarray, low: int, high: int) -> slice:
+    """Where the integers [low, high) lie in an ascending array.
+
+    Reads no more of a field of a memory-mapped array than the search asks for; numpy would copy it.
+    """
+    return slice(bisect_left(keys, low), bisect_left(keys, high))
 
 
 @dataclass(frozen=True)
@@ -239,6 +275,7 @@ class Removals:
     `rows` (int64, ascending), `reasons` (one per row), `survivors` (ids, one per row: the kept
     document that each is a duplicate of); `counted_rows` and `counts` (int64): how many documents
     each survivor stands for, itself included and through chains, where that is more than one.
+    `evidence` has a column per name of `GlobalStep.evidence`, one value per removed row.
     """
 
     rows: np.ndarray
@@ -246,6 +283,20 @@ class Removals:
     survivors: list[str]
     counted_rows: np.ndarray
     counts: np.ndarray
+    evidence: Mapping[str, np.ndarray | pa.Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Edits:
+    """As `Removals`, of a step that deletes parts of texts: the bytes [start, stop) of these rows.
+
+    In the text as it was stored; all int64. Rows ascend, and within a row the spans, which are
+    disjoint, not empty, and begin and end between characters.
+    """
+
+    rows: np.ndarray
+    starts: np.ndarray
+    stops: np.ndarray
 
 
 def rules_of(stage: Stage | type[Stage]) -> tuple[Rule, ...]:
@@ -262,35 +313,43 @@ def thresholds_of(kind: type[Stage]) -> list[str]:
 class GlobalStep(Stage):
     """A step that needs all documents at once: prepare, exchange, apply (DESIGN section 6).
 
-    *Prepare* is fused to the end of the segment before it and gives sorted run files per unit;
-    the *exchange* runs its phases in tasks of its own, on files; *collate* gives each unit its
-    removals, which the engine applies as drop reasons at the start of the next segment.
+    *Prepare* is fused to the end of the segment before it and notes a record per document; the
+    *exchange* runs its phases in tasks of its own, on files; *collate* gives each unit its
+    removals, which the engine applies as drop reasons at the start of the next segment. `evidence`
+    names what a removal says besides its survivor, and the Arrow type of each. A step that `edits`
+    gives edits instead: the engine books them as those of an `Editor`, drops what they empty for
+    `<stage>:empty`, and notes the signal `removed_bytes`. Whatever follows sees the edited text.
     """
 
     reasons: ClassVar[tuple[str, ...]]
+    evidence: ClassVar[Mapping[str, str]] = {}
+    edits: ClassVar[bool] = False
+
+    def signals(self) -> tuple[str, ...]:
+        """Signals (`<stage>.<signal>`) of earlier stages of the segment that `prepare` reads: it
+        finds them among the columns."""
+        return ()
 
     def prepare(self, docs: Documents) -> np.ndarray:
-        """One fixed-width record per document (a structured array), from its row, id and text."""
+        """Fixed-width records of the documents, in their order: a structured array, at least with
+        the field `row`. Where there is one record per document, it may have the field `weight`
+        (int64): the number of documents that it stands for."""
         raise NotImplementedError
 
     def no_records(self) -> np.ndarray:
         """An empty array of the type that `prepare` returns."""
         raise NotImplementedError
 
-    def runs(self, records: np.ndarray) -> dict[str, np.ndarray]:
-        """The run files of a unit: the records of all its batches, sorted for the exchange."""
-        raise NotImplementedError
-
-    def phases(self) -> tuple[str, ...]:
-        """Names of the phases of the exchange, in order."""
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases of the exchange, in order; the first one is by `units`."""
         raise NotImplementedError
 
     def exchange(
         self, phase: str, part: int, parts: int, sources: Sources
-    ) -> dict[str, np.ndarray]:
+    ) -> Mapping[str, np.ndarray]:
         """Task `part` of `parts` of a phase: the arrays that later phases and `collate` read."""
         raise NotImplementedError
 
-    def collate(self, unit: int, sources: Sources) -> Removals:
-        """What the exchange decided about the unit with this ordinal."""
+    def collate(self, sources: Sources) -> Iterator[Removals | Edits]:
+        """What the exchange decided about each of the units of this task, in their order."""
         raise NotImplementedError

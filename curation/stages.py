@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from curation.dedup.exact import ExactDedup
+from curation.dedup.lines import LineDedup
+from curation.dedup.minhash import MinHashDedup
 from curation.extract.stage import Extract
 from curation.filters.basic import Basic
 from curation.filters.c4 import C4
@@ -29,4 +31,6 @@ STAGES: dict[str, type[Stage]] = {
     "refinedweb_lines": RefinedWebLines,
     "datatrove": Datatrove,
     "exact_dedup": ExactDedup,
+    "minhash_dedup": MinHashDedup,
+    "line_dedup": LineDedup,
 }

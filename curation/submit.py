@@ -119,6 +119,7 @@ def prepare(
     settings: Iterable[str] = (),
     limit: int | None = None,
     base: str | None = None,
+    accept_collapse: bool = False,
 ) -> Submission:
     """A validated submission. Paths become absolute; that they are there is not looked at: inputs
     and output lie on storage that the nodes see, and this machine need not. Raises RecipeError."""
@@ -139,6 +140,7 @@ def prepare(
         print(f"curation: {warning}", file=sys.stderr)
     options = ["--limit", str(limit)] if limit is not None else []
     options += ["--base", absolute(base)] if base is not None else []
+    options += ["--accept-collapse"] if accept_collapse else []
     return Submission(found, output, tuple(options), SAMPLE in inputs)
 
 

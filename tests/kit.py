@@ -17,6 +17,7 @@ STABLE = (
     "segments/*/signals/*",
     "segments/*/samples/*",
     "segments/*/removals/*",
+    "segments/*/edits/*",
     "segments/*/work/*",
     "stats.json",
 )

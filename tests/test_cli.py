@@ -104,7 +104,7 @@ def test_run_prints_the_table_and_where_things_lie(home: Path) -> None:
     names = [line.split()[0] for line in lines if line and not line.startswith((" ", "-"))]
     assert names == [
         "records", "documents", "extract", "language", "gopher_repetition", "gopher_quality", "c4",
-        "fineweb", "exact_dedup", "output", "documents", "ledger", "look",
+        "fineweb", "exact_dedup", "minhash_dedup", "output", "documents", "ledger", "look",
     ]  # fmt: skip
     widths = {len(line) for line in lines[1:2]}
     assert all(len(line) <= max(widths) for line in lines[: lines.index("")])
@@ -219,7 +219,7 @@ def test_whatif_agrees_with_a_run_of_those_thresholds(home: Path, tmp_path: Path
     }
     drops.pop("extract:empty")
     assert {r["rule"]: r["drops"] for r in found["rules"] if r["drops"]} == drops
-    assert found["not_simulated"] == ["extract", "c4", "exact_dedup"]
+    assert found["not_simulated"] == ["extract", "c4", "exact_dedup", "minhash_dedup"]
     before = found["before"]["kept"]["documents"]
     assert before == as_json("stats", "runs/latest", cwd=home)["output"]["documents"]
     # Stricter thresholds: nothing new comes to the global step, so nothing is unknown.
@@ -239,7 +239,7 @@ def test_whatif_calls_unknown_what_later_stages_never_saw(home: Path) -> None:
     assert flips["documents"] == found["after"]["unknown"]["documents"] > 0
     assert {sample["after"] for sample in flips["samples"]} == {"unknown"}
     text = curation("whatif", "runs/latest", "--set", "language.keep=[en, de, fr]", cwd=home).stdout
-    assert "not simulated: extract, c4, exact_dedup" in text
+    assert "not simulated: extract, c4, exact_dedup, minhash_dedup" in text
 
 
 def test_an_archive_cut_short_gives_exit_3_and_names_the_place(home: Path, tmp_path: Path) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 import pytest
+from exchange import decide
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curation.dedup.exact import ExactDedup, canonical_url, normalised_text
 from curation.document import Documents
-from curation.stage import Verdicts
 
 Doc = tuple[str, str | None, str]  # id, url, text
 
@@ -30,33 +29,11 @@ def batch(docs: Sequence[Doc]) -> Documents:
     )
 
 
-class Memory:
-    """Sources in memory: the engine keeps the same arrays in files."""
-
-    def __init__(self, step: ExactDedup, units: Sequence[Sequence[Doc]]) -> None:
-        self.runs = [step.runs(step.prepare(batch(unit))) for unit in units]
-        self.done: dict[str, list[dict[str, np.ndarray]]] = {}
-
-    def units(self, name: str) -> Iterator[np.ndarray]:
-        return iter([run[name] for run in self.runs])
-
-    def earlier(self, unit: int) -> Verdicts:
-        none = np.empty(0, dtype=np.int64)
-        return Verdicts(none, none, none)
-
-    def phase(self, phase: str, name: str) -> Iterator[np.ndarray]:
-        return iter([arrays[name] for arrays in self.done[phase]])
-
-
 def removals(
-    step: ExactDedup, units: Sequence[Sequence[Doc]], parts: int
+    step: ExactDedup, units: Sequence[Sequence[Doc]], parts: int, group: int = 1
 ) -> tuple[dict[tuple[int, int], tuple[str, str]], dict[tuple[int, int], int]]:
-    sources = Memory(step, units)
-    for phase in step.phases():
-        sources.done[phase] = [step.exchange(phase, p, parts, sources) for p in range(parts)]
     gone, counts = {}, {}
-    for unit in range(len(units)):
-        found = step.collate(unit, sources)
+    for unit, found in enumerate(decide(step, [batch(unit) for unit in units], parts, group)):
         assert list(found.rows) == sorted(set(found.rows))
         for row, reason, survivor in zip(found.rows, found.reasons, found.survivors, strict=True):
             gone[unit, int(row)] = (reason, survivor)
@@ -116,12 +93,13 @@ documents = st.tuples(
     st.lists(st.lists(documents, max_size=8), min_size=1, max_size=5),
     st.sampled_from([("url", "text"), ("text", "url"), ("url",), ("text",)]),
     st.sampled_from([1, 2, 3, 16]),
+    st.integers(1, 3),
 )
 def test_the_exchange_equals_the_plain_reference(
-    units: list[list[Doc]], by: tuple[str, ...], parts: int
+    units: list[list[Doc]], by: tuple[str, ...], parts: int, group: int
 ) -> None:
     step = ExactDedup(by=by)  # type: ignore[arg-type]
-    assert removals(step, units, parts) == reference(by, units)
+    assert removals(step, units, parts, group) == reference(by, units)
 
 
 def test_empty_texts_and_missing_urls_equal_nothing() -> None:

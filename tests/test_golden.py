@@ -30,8 +30,17 @@ RECIPE = {
     "kind": "documents",
     "name": "golden",
     "input": {"kind": "warc"},
-    "stages": ["extract", {"language": {"keep": ["en"]}}, "gopher_quality", "exact_dedup"],
+    "stages": [
+        "extract",
+        {"language": {"keep": ["en"]}},
+        "gopher_quality",
+        "exact_dedup",
+        "minhash_dedup",
+        "line_dedup",
+    ],
 }
+#: Of these, the ones with an output of their own.
+RUN = ("extract", "language", "gopher_quality", "exact_dedup", "minhash_dedup", "line_dedup")
 #: Stages that are asked directly, about what `extract` gives.
 DIRECT = (
     *("gopher_repetition", "fineweb", "basic", "mc4"),
@@ -57,7 +66,7 @@ def rows(table: pa.Table, prefix: str) -> list[list[object]]:
     )
 
 
-@pytest.mark.parametrize("name", ["extract", "language", "gopher_quality", "exact_dedup"])
+@pytest.mark.parametrize("name", RUN)
 def test_the_output_of_a_stage_changes_with_its_version_only(plan: Plan, name: str) -> None:
     spec = next(spec for spec in plan.recipe.stages if spec.name == name)
     segment = next(segment for segment in plan.maps if name in segment.accounts)
@@ -65,6 +74,9 @@ def test_the_output_of_a_stage_changes_with_its_version_only(plan: Plan, name: s
     found: list[object] = [rows(table, f"{name}.")]
     if name == "extract":
         texts = pq.read_table(plan.run / segment.directory / "text", columns=["id", "text"])
+        found.append(rows(texts, "text"))
+    if name == "line_dedup":
+        texts = pq.read_table(plan.run / "documents", columns=["id", "text"])
         found.append(rows(texts, "text"))
     hold(name, spec.stage, found)
 

@@ -49,7 +49,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"stages": [7]}, "a stage is written"),
     ({"stages": [{"extract": {"engin": 1}}]}, r"stages\[0\].extract.engin: unknown key; did you"),
     ({"stages": [{"extract": {"engine": "x"}}]}, r"stages\[0\].extract.engine: input should be"),
-    ({"stages": [{"exact_dedup": {}}]}, "global step 'exact_dedup' has nothing before it"),
+    ({"stages": [{"exact_dedup": {}}]}, "input of kind warc needs the stage `extract`"),
     ({"stages": [{"gopher_quality": {}}]}, "input of kind warc needs the stage `extract`"),
     (
         {"stages": [{"extract": {}}, {"gopher_quality": {"min_words": 9, "max_words": 3}}]},

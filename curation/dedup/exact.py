@@ -1,8 +1,8 @@
 """Exact deduplication: the same canonical URL, or the same text after normalisation.
 
 What may live here: the two digests, and the sort that brings equal ones together. Documents meet in
-sorted, fixed-width run files, one slice of the digest range per task; no table of all documents is
-ever held in memory.
+sorted, fixed-width lines, one slice of the digest range per task; no table of all documents is ever
+held in memory.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -18,15 +18,17 @@ import numpy as np
 from pydantic import Field
 
 from curation.document import Documents
-from curation.stage import GlobalStep, Removals, Sources
+from curation.stage import GlobalStep, Phase, Removals, Sources, between, key_range
 
 #: What `prepare` notes of a document: 64 bytes. A zero digest means "nothing to compare", `weight`
 #: is the number of documents that it stands for already.
 RECORD = np.dtype(
     [("id", "<u8", 2), ("row", "<i8"), ("weight", "<i8"), ("url", "<u8", 2), ("text", "<u8", 2)]
 )
-#: A line of a run file: 48 bytes, sorted by (digest, id, row).
-LINE = np.dtype([("digest", "<u8", 2), ("id", "<u8", 2), ("row", "<i8"), ("weight", "<i8")])
+#: What a document is looked for by: 56 bytes, sorted by the first half of the digest.
+LINE = np.dtype(
+    [("digest", "<u8", 2), ("id", "<u8", 2), ("unit", "<i8"), ("row", "<i8"), ("weight", "<i8")]
+)
 #: What a phase says of a document: who removed it, or how many it stands for.
 VERDICT = np.dtype(
     [("unit", "<i8"), ("row", "<i8"), ("by_unit", "<i8"), ("by_row", "<i8"), ("by_id", "<u8", 2)]
@@ -104,86 +106,106 @@ class ExactDedup(GlobalStep):
             records["text"] = _digests(texts)
         return records
 
-    def runs(self, records: np.ndarray) -> dict[str, np.ndarray]:
-        runs: dict[str, np.ndarray] = {}
+    def phases(self) -> tuple[Phase, ...]:
+        """Of each digest: lines of every group of units, then equal ones within a digest range."""
+        found: list[Phase] = []
         for name in self.by:
-            some = records[records[name].any(axis=1)]
-            lines = np.empty(len(some), LINE)
-            lines["digest"] = some[name]
-            for field in ("id", "row", "weight"):
-                lines[field] = some[field]
-            runs[name] = lines[_order(lines)]
-        return runs
-
-    def phases(self) -> tuple[str, ...]:
-        return self.by
+            lines = Phase(f"{name}_lines", "units")
+            found += [lines, Phase(name, "range", (lines.name, "lines"))]
+        return tuple(found)
 
     def exchange(
         self, phase: str, part: int, parts: int, sources: Sources
-    ) -> dict[str, np.ndarray]:
-        lines, units = _slice(sources, phase, part, parts)
-        weight = lines["weight"].copy()
-        for earlier in self.by[: self.by.index(phase)]:  # those removed before take no part
-            gone = _all(sources.phase(earlier, "removed"), VERDICT)
-            stay = ~_find(gone, units, lines["row"])[0]
-            lines, units, weight = lines[stay], units[stay], weight[stay]
-            counted = _all(sources.phase(earlier, "counts"), COUNT)
-            found, at = _find(counted, units, lines["row"])
-            weight[found] = counted["count"][at[found]]
-        order = np.lexsort((lines["row"], units, *_keys(lines)))
-        lines, units, weight = lines[order], units[order], weight[order]
-        if not len(lines):
-            return {"removed": np.empty(0, VERDICT), "counts": np.empty(0, COUNT)}
-        first = np.ones(len(lines), dtype=bool)
-        first[1:] = (lines["digest"][1:] != lines["digest"][:-1]).any(axis=1)
-        leader = np.maximum.accumulate(np.where(first, np.arange(len(lines)), 0))
+    ) -> Mapping[str, np.ndarray]:
+        if phase in self.by:
+            return _equal(_slices(sources.arrays(f"{phase}_lines", "lines"), part, parts))
+        return {"lines": self._lines(phase.removesuffix("_lines"), sources)}
 
-        removed = np.empty(int((~first).sum()), VERDICT)
-        removed["unit"], removed["row"] = units[~first], lines["row"][~first]
-        by = leader[~first]
-        removed["by_unit"], removed["by_row"] = units[by], lines["row"][by]
-        removed["by_id"] = lines["id"][by]
+    def _lines(self, name: str, sources: Sources) -> np.ndarray:
+        """The documents of some units that still take part, sorted by a digest."""
+        pieces = [np.empty(0, LINE)]
+        for unit in sources.units:
+            records = sources.records(unit)
+            some = records[records[name].any(axis=1)]
+            lines = np.empty(len(some), LINE)
+            lines["digest"], lines["unit"] = some[name], unit
+            for field in ("id", "row", "weight"):
+                lines[field] = some[field]
+            pieces.append(lines)
+        lines = np.concatenate(pieces)
+        for earlier in self.by[: self.by.index(name)]:
+            gone = _of_units(sources.arrays(earlier, "removed"), sources.units, VERDICT)
+            lines = lines[~_find(gone, lines["unit"], lines["row"])[0]]
+            counted = _of_units(sources.arrays(earlier, "counts"), sources.units, COUNT)
+            found, at = _find(counted, lines["unit"], lines["row"])
+            lines["weight"][found] = counted["count"][at[found]]
+        return lines[np.argsort(lines["digest"][:, 0], kind="stable")]
 
-        totals = np.add.reduceat(weight, np.flatnonzero(first))
-        counts = np.empty(len(totals), COUNT)
-        counts["unit"], counts["row"], counts["count"] = units[first], lines["row"][first], totals
-        counts = counts[totals > weight[first]]  # those that now stand for more
-        return {
-            "removed": removed[np.lexsort((removed["row"], removed["unit"]))],
-            "counts": counts[np.lexsort((counts["row"], counts["unit"]))],
-        }
-
-    def collate(self, unit: int, sources: Sources) -> Removals:
-        found: dict[int, tuple[str, str]] = {}
-        counts: dict[int, int] = {}
-        for position, phase in enumerate(self.by):
-            for array in sources.phase(phase, "removed"):
-                for line in _of_unit(array, unit):
-                    found[int(line["row"])] = (phase, self._survivor(line, position, sources))
-            for array in sources.phase(phase, "counts"):
-                for line in _of_unit(array, unit):
-                    counts[int(line["row"])] = int(line["count"])
-        rows = sorted(found)
-        counted = sorted(set(counts) - set(found))
-        return Removals(
-            np.array(rows, dtype=np.int64),
-            [found[row][0] for row in rows],
-            [found[row][1] for row in rows],
-            np.array(counted, dtype=np.int64),
-            np.array([counts[row] for row in counted], dtype=np.int64),
+    def collate(self, sources: Sources) -> Iterator[Removals]:
+        removed, counted = [], []
+        for position, name in enumerate(self.by):
+            gone = _of_units(sources.arrays(name, "removed"), sources.units, VERDICT)
+            for later in self.by[position + 1 :]:
+                _replace_survivors(gone, sources.arrays(later, "removed"))
+            removed.append(gone)
+            counted.append(_of_units(sources.arrays(name, "counts"), sources.units, COUNT))
+        reasons = np.repeat(np.array(self.by), [len(gone) for gone in removed])
+        gone, counts = np.concatenate(removed), np.concatenate(counted)
+        order = np.lexsort((gone["row"], gone["unit"]))
+        gone, reasons = gone[order], reasons[order]
+        # What a later phase counted of a document includes what an earlier one did.
+        order = np.lexsort((np.arange(len(counts)), counts["row"], counts["unit"]))
+        counts = counts[order]
+        last = np.ones(len(counts), dtype=bool)
+        last[:-1] = (counts["unit"][1:] != counts["unit"][:-1]) | (
+            counts["row"][1:] != counts["row"][:-1]
         )
+        counts = counts[last & ~_find(gone, counts["unit"], counts["row"])[0]]
+        for unit in sources.units:
+            mine = between(gone["unit"], unit, unit + 1)
+            kept = counts[between(counts["unit"], unit, unit + 1)]
+            yield Removals(
+                gone["row"][mine],
+                reasons[mine].tolist(),
+                hexadecimal(gone["by_id"][mine]),
+                kept["row"],
+                kept["count"],
+            )
 
-    def _survivor(self, line: np.ndarray, position: int, sources: Sources) -> str:
-        """Id of the kept document behind a removal: its leader, or whom a later phase kept."""
-        unit, row, name = line["by_unit"], line["by_row"], line["by_id"]
-        for later in self.by[position + 1 :]:
-            for array in sources.phase(later, "removed"):
-                at = _of_unit(array, int(unit))
-                hit = np.searchsorted(at["row"], row)
-                if hit < len(at) and at["row"][hit] == row:
-                    unit, row, name = at[hit]["by_unit"], at[hit]["by_row"], at[hit]["by_id"]
-                    break
-        return f"{int(name[0]):016x}{int(name[1]):016x}"
+
+def _equal(lines: np.ndarray) -> dict[str, np.ndarray]:
+    """Of lines with equal digests the first by (id, unit, row) stays, and stands for all."""
+    lines = lines[np.lexsort((lines["row"], lines["unit"], *_keys(lines)))]
+    if not len(lines):
+        return {"removed": np.empty(0, VERDICT), "counts": np.empty(0, COUNT)}
+    first = np.ones(len(lines), dtype=bool)
+    first[1:] = (lines["digest"][1:] != lines["digest"][:-1]).any(axis=1)
+    leader = np.maximum.accumulate(np.where(first, np.arange(len(lines)), 0))
+
+    removed = np.empty(int((~first).sum()), VERDICT)
+    removed["unit"], removed["row"] = lines["unit"][~first], lines["row"][~first]
+    by = leader[~first]
+    removed["by_unit"], removed["by_row"] = lines["unit"][by], lines["row"][by]
+    removed["by_id"] = lines["id"][by]
+
+    totals = np.add.reduceat(lines["weight"], np.flatnonzero(first))
+    counts = np.empty(len(totals), COUNT)
+    counts["unit"], counts["row"] = lines["unit"][first], lines["row"][first]
+    counts["count"] = totals
+    counts = counts[totals > lines["weight"][first]]  # those that now stand for more
+    return {
+        "removed": removed[np.lexsort((removed["row"], removed["unit"]))],
+        "counts": counts[np.lexsort((counts["row"], counts["unit"]))],
+    }
+
+
+def _replace_survivors(gone: np.ndarray, later: Iterable[np.ndarray]) -> None:
+    """Of removals whose survivor a later phase removed: whom that one kept instead."""
+    by_unit, by_row = gone["by_unit"].copy(), gone["by_row"].copy()
+    for removed in later:
+        found, at = _find(removed, by_unit, by_row)
+        for field in ("by_unit", "by_row", "by_id"):
+            gone[field][found] = removed[field][at[found]]
 
 
 def _digests(values: Sequence[str | None]) -> np.ndarray:
@@ -197,39 +219,18 @@ def _keys(lines: np.ndarray) -> tuple[np.ndarray, ...]:
     return lines["id"][:, 1], lines["id"][:, 0], lines["digest"][:, 1], lines["digest"][:, 0]
 
 
-def _order(lines: np.ndarray) -> np.ndarray:
-    return np.lexsort((lines["row"], *_keys(lines)))
+def _slices(arrays: Iterable[np.ndarray], part: int, parts: int) -> np.ndarray:
+    """The lines of all groups of units whose digest falls in a part of the range."""
+    pieces = [np.empty(0, LINE)]
+    pieces += [a[key_range(a["digest"][:, 0], part, parts)] for a in arrays]
+    return np.concatenate(pieces)
 
 
-def _slice(sources: Sources, phase: str, part: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
-    """The lines of all units whose digest falls in a part of the range, and their unit ordinals."""
-    low, high = (part << 64) // parts, ((part + 1) << 64) // parts
-    pieces, units = [np.empty(0, LINE)], [np.empty(0, dtype=np.int64)]
-    for unit, run in enumerate(sources.units(phase)):
-        first = run["digest"][:, 0]
-        start = int(np.searchsorted(first, np.uint64(low)))
-        stop = len(run) if high >> 64 else int(np.searchsorted(first, np.uint64(high)))
-        if stop > start:
-            lines = np.array(run[start:stop])
-            earlier = sources.earlier(unit)
-            lines = lines[~np.isin(lines["row"], earlier.removed)]
-            _, mine, theirs = np.intersect1d(
-                lines["row"], earlier.counted_rows, assume_unique=True, return_indices=True
-            )
-            lines["weight"][mine] = earlier.counts[theirs]
-            pieces.append(lines)
-            units.append(np.full(len(lines), unit, dtype=np.int64))
-    return np.concatenate(pieces), np.concatenate(units)
-
-
-def _all(arrays: Iterable[np.ndarray], kind: np.dtype) -> np.ndarray:
-    return np.concatenate([np.empty(0, kind), *arrays])
-
-
-def _of_unit(array: np.ndarray, unit: int) -> np.ndarray:
-    """The slice of an array sorted by (unit, row) that belongs to one unit."""
-    start, stop = np.searchsorted(array["unit"], [unit, unit + 1])
-    return array[start:stop]
+def _of_units(arrays: Iterable[np.ndarray], units: Sequence[int], kind: np.dtype) -> np.ndarray:
+    """What arrays sorted by unit say of neighbouring units."""
+    pieces = [np.empty(0, kind)]
+    pieces += [array[between(array["unit"], units[0], units[-1] + 1)] for array in arrays]
+    return np.concatenate(pieces)
 
 
 def _find(array: np.ndarray, units: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -243,3 +244,9 @@ def _find(array: np.ndarray, units: np.ndarray, rows: np.ndarray) -> tuple[np.nd
         return np.zeros(len(wanted), dtype=bool), at
     at = order[at]
     return keys[at] == wanted, at
+
+
+def hexadecimal(ids: np.ndarray) -> list[str]:
+    """Ids of documents, (n, 2) uint64, as they are written."""
+    text = ids.astype(">u8").tobytes().hex()
+    return [text[i : i + 32] for i in range(0, len(text), 32)]

@@ -20,7 +20,18 @@ from curation.document import DOCUMENT_SCHEMA, Documents
 from curation.engine.ledger import Account, Sizes, row_keys
 from curation.engine.recipe import StageSpec
 from curation.engine.samples import Samples, id_words
-from curation.stage import RAISED, Edited, Editor, Filter, Removals, Rule, Signals, rules_of
+from curation.stage import (
+    RAISED,
+    Edited,
+    Editor,
+    Edits,
+    Filter,
+    Removals,
+    Rule,
+    Signals,
+    rules_of,
+)
+from curation.text.spans import delete_spans
 
 BATCH_DOCUMENTS = 256
 BATCH_BYTES = 8 << 20  # of payload or text
@@ -161,13 +172,17 @@ class Chain:
         inside = at < len(removals.rows)
         hit = np.zeros(len(rows), dtype=bool)
         hit[inside] = removals.rows[at[inside]] == rows[inside]
-        reasons = np.full(len(rows), None, dtype=object)
-        survivors: list[str | None] = [None] * len(rows)
-        for position in np.flatnonzero(hit):
-            reasons[position] = removals.reasons[at[position]]
-            survivors[position] = removals.survivors[at[position]]
-        evidence = pa.array(survivors, pa.string())
-        state.note(spec.name, {"survivor": evidence})
+        where = pa.array(at, mask=~hit)
+        named = pa.array(removals.reasons, pa.string()).take(where).to_pylist()
+        reasons = np.array([*named, None], object)[:-1]
+        evidence = {
+            name: as_column(values).take(where)
+            for name, values in (
+                ("survivor", pa.array(removals.survivors, pa.string())),
+                *removals.evidence.items(),
+            )
+        }
+        state.note(spec.name, evidence)
         counts = state.docs["duplicate_count"].to_numpy(zero_copy_only=False).copy()
         at = np.searchsorted(removals.counted_rows, rows)
         inside = at < len(removals.counted_rows)
@@ -180,10 +195,25 @@ class Chain:
             account.would_drop[reason] += int(mask.sum())
             indices = np.flatnonzero(mask)
             self.samples.offer(
-                "dropped", spec.name, reason, state.docs, indices, state.words, evidence
+                *("dropped", spec.name, reason, state.docs, indices, state.words),
+                evidence["survivor"],
             )
         state.leave(hit, self._ordinal[spec.name], DROPPED, reasons)
         account.keep(state.sizes)
+
+    def delete(self, spec: StageSpec, state: State, edits: Edits) -> None:
+        """Applies the edits of a global step to the living documents of one unit."""
+        account = self.accounts[self._ordinal[spec.name]]
+        account.enter(state.sizes)
+        rows = state.docs["row"].to_numpy(zero_copy_only=False)
+        bounds = [rows[0], rows[-1] + 1] if len(rows) else [0, 0]
+        here = slice(*np.searchsorted(edits.rows, bounds))
+        at = np.searchsorted(rows, edits.rows[here])
+        living = rows[at] == edits.rows[here]
+        spans = (at[living], edits.starts[here][living], edits.stops[here][living])
+        text = delete_spans(state.docs.view, *spans)
+        removed = state.sizes.bytes - pc.binary_length(text).to_numpy()
+        self._apply_edit(spec, account, state, text, {"removed_bytes": removed}, {})
 
     def _fail(self, spec: StageSpec, state: State, failures: Mapping[int, str]) -> None:
         """Books and ends the documents (by index among the living) that a stage could not do."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -19,21 +19,30 @@ from typing import Any
 
 from curation.engine import resources
 from curation.engine.base import Base
-from curation.engine.exchange import COLLATE, collate_name
+from curation.engine.exchange import (
+    COLLAPSE,
+    COLLATE,
+    RETENTION,
+    evidence,
+    group_name,
+    load_array,
+)
 from curation.engine.executors import Executor, ExecutorLost
 from curation.engine.gc import forget_released, released
 from curation.engine.lease import Lease, LeaseHeld
 from curation.engine.plan import Plan, Segment, Task, freeze, open_plan, reading_tasks, tasks_of
 from curation.engine.progress import Progress
-from curation.engine.recipe import RecipeError
+from curation.engine.recipe import RecipeError, StageSpec
 from curation.engine.retry import Retries, TaskFailed
 from curation.engine.stats import Books, books_of, collect, conservation, timings, unfinished
 from curation.read.span import Entry
-from curation.stage import GlobalStep
+from curation.stage import GlobalStep, Phase
 from manifests.files import file_digest, write_bytes
 from manifests.records import Output, Receipt, canonical, digest_of
 
-EXCHANGE_BYTES = 256 << 20  # of run files per exchange task
+EXCHANGE_BYTES = 256 << 20  # of sorted arrays per task of an exchange
+GROUP_BYTES = 256 << 20  # of records per task by units,
+GROUP_UNITS = 256  # and units at most
 CEILING_DOCUMENTS = 1_000  # the failure ceiling is looked at from here on
 CEILING_UNITS = 50
 _UNREAD = frozenset(("changed", "unreadable"))  # problems of an input that was not read to its end
@@ -42,6 +51,17 @@ REPAIRS = 10  # damaged files that are made again in one go
 
 class RunFailed(RuntimeError):
     """The run stopped: what it has done stays, and the same command goes on from there."""
+
+
+class Collapsed(RunFailed):
+    """A global step has removed more than the recipe allows; `evidence` has many lines."""
+
+    def __init__(self, step: str, evidence: str) -> None:
+        super().__init__(
+            f"{step} has removed more than `collapse` of the recipe allows; the same command with "
+            "--accept-collapse takes that as it is and goes on"
+        )
+        self.evidence = evidence
 
 
 @dataclass(frozen=True)
@@ -82,10 +102,12 @@ def drive(
     base: str | Path | None = None,
     shard: Shard | None = None,
     retry_incomplete: bool = False,
+    accept_collapse: bool = False,
 ) -> Outcome:
     """Runs or resumes a plan, or does a shard of its units.
 
-    `retry_incomplete`: units whose input could not be read to its end are read again. Raises
+    `retry_incomplete`: units whose input could not be read to its end are read again.
+    `accept_collapse`: a global step may remove more than the recipe's `collapse` allows. Raises
     RecipeError before any work, RunFailed after.
     """
     found = None if base is None else Base.of(plan, base, retry_incomplete)
@@ -96,7 +118,8 @@ def drive(
         raise RunFailed(str(held)) from None
     try:
         driver = _Driver(
-            open_plan(plan.run), executor, found, progress, lease, shard, retry_incomplete
+            *(open_plan(plan.run), executor, found, progress, lease, shard),
+            *(retry_incomplete, accept_collapse),
         )
         return driver.drive()
     except ExecutorLost as lost:
@@ -146,6 +169,7 @@ class _Driver:
         lease: Lease,
         shard: Shard | None,
         retry_incomplete: bool,
+        accept_collapse: bool,
     ) -> None:
         self.plan, self.executor, self.progress, self.lease = plan, executor, progress, lease
         self.base, self.borrowed = base, 0  # tasks reused
@@ -153,6 +177,7 @@ class _Driver:
         self.done: dict[int, dict[str, _Done]] = {}  # segment -> task -> what it did
         self.books: dict[int, Books] = {}
         self.shard, self.retry_incomplete = shard, retry_incomplete
+        self.accept_collapse = accept_collapse
         self.released = released(plan.run)  # outputs that are missing on purpose
 
     def drive(self) -> Outcome:
@@ -263,77 +288,81 @@ class _Driver:
     def _following(self, segment: Segment) -> list[Task]:
         """Tasks of a segment that reads texts of an earlier one, with its slices of removals."""
         before = self.done[self.plan.before(segment).index]
-        steps = [self.done[self.plan.exchange_of(step).index] for step in segment.removals]
+        steps = [self._decisions(step) for step in segment.removals]
         consumed: dict[int, str] = {}
         sizes = [0] * len(self.plan.units)
         for unit in self.plan.units:
             here = before[unit.name]
             if here.status == "quarantined":
                 continue
-            slices = [step[collate_name(unit)].outputs["removals"].digest for step in steps]
+            slices = [step[unit.name].digest for step in steps]
             consumed[unit.ordinal] = digest_of([here.outputs["text"].digest, slices])
             sizes[unit.ordinal] = here.kept
         return tasks_of(self.plan, segment, consumed, sizes)
 
+    def _decisions(self, step: StageSpec) -> dict[str, Output]:
+        """The removals of a global step by the name of the unit."""
+        done = self.done[self.plan.exchange_of(step).index]
+        collated = [d.outputs for name, d in done.items() if name.startswith(f"{COLLATE}-")]
+        return {unit: output for outputs in collated for unit, output in outputs.items()}
+
     def _exchange(self, segment: Segment) -> None:
-        """The phases of a global step one after the other, then the collation by unit."""
+        """The phases of a global step one after the other, then the removals of each unit."""
         assert segment.step is not None
         step = segment.step.stage
         assert isinstance(step, GlobalStep)
-        before = self.done[self.plan.before(segment).index]
-        inputs = {
-            unit.name: before[unit.name].outputs
-            for unit in self.plan.units
-            if before[unit.name].status != "quarantined"
+        source = self.plan.before(segment)
+        before = self.done[source.index]
+        units = [u.ordinal for u in self.plan.units if before[u.name].status != "quarantined"]
+        names = [self.plan.units[ordinal].name for ordinal in units]
+        records = {
+            ordinal: before[name].outputs[f"{segment.step.name}.records"]
+            for ordinal, name in zip(units, names, strict=True)
         }
-        prefix = segment.step.name + "."
-        steps = self.plan.before(segment).prepares
-        earlier = [
-            self.done[self.plan.exchange_of(other).index]
-            for other in steps[: steps.index(segment.step)]
-        ]
+        steps = source.prepares
+        earlier = [self._decisions(other) for other in steps[: steps.index(segment.step)]]
         consumed = digest_of(
             [
-                [
-                    name,
-                    {k: o.digest for k, o in outputs.items() if k.startswith(prefix)},
-                    [done[f"{COLLATE}-{name}"].outputs["removals"].digest for done in earlier],
-                ]
-                for name, outputs in inputs.items()
+                [name, output.digest, [decided[name].digest for decided in earlier]]
+                for name, output in zip(names, records.values(), strict=True)
             ]
         )
-        for phase in step.phases():
-            size = sum(outputs[prefix + phase].bytes for outputs in inputs.values())
-            parts = max(1, -(-size // EXCHANGE_BYTES))
-            tasks = [
-                Task(
-                    segment.index,
-                    f"{phase}-{part:05d}",
-                    digest_of([segment.key, phase, part, parts, consumed]),
-                    phase=phase,
-                    part=part,
-                    parts=parts,
-                    weight=size // parts,
-                )
-                for part in range(parts)
-            ]
-            done = self._segment(segment, tasks, f"{phase}-*")
+        groups = groups_of({ordinal: output.bytes for ordinal, output in records.items()})
+        made: dict[tuple[str, str], list[Output]] = {}
+        last = [Phase(COLLATE, "units", memory=1)]
+        if not step.edits:
+            last.append(Phase(COLLAPSE, "whole", (COLLATE, RETENTION)))
+        for phase in (*step.phases(), *last):
+            tasks = []
+            for part, (weight, group) in enumerate(shares := self._shares(phase, groups, made)):
+                name = group_name(phase.name, group) if group else f"{phase.name}-{part:05d}"
+                key = digest_of([segment.key, phase.name, part, len(shares), consumed])
+                needed = resources.of_exchange(int(phase.memory * weight))
+                task = Task(segment.index, name, key, group, phase.name, part, len(shares))
+                tasks.append(replace(task, weight=weight, memory=needed))
+            done = self._segment(segment, tasks, f"{phase.name}-*")
             consumed = digest_of([consumed, [[t.name, _digests(done[t.name])] for t in tasks]])
-        self._segment(
-            segment,
-            [
-                Task(
-                    segment.index,
-                    collate_name(unit),
-                    digest_of([segment.key, COLLATE, unit.name, consumed]),
-                    (unit.ordinal,),
-                    phase=COLLATE,
-                )
-                for unit in self.plan.units
-                if unit.name in inputs
-            ],
-            f"{COLLATE}-*",
-        )
+            for task in tasks:
+                for name, output in done[task.name].outputs.items():
+                    made.setdefault((phase.name, name), []).append(output)
+        if not step.edits and not self.accept_collapse and (why := evidence(self.plan, segment)):
+            raise Collapsed(segment.name, why)
+
+    def _shares(
+        self,
+        phase: Phase,
+        groups: list[tuple[int, tuple[int, ...]]],
+        made: Mapping[tuple[str, str], list[Output]],
+    ) -> list[tuple[int, tuple[int, ...]]]:
+        """What the tasks of a phase get: bytes, and units where it is divided by them."""
+        if phase.by == "units":
+            return groups
+        outputs = made.get(phase.of, [])
+        size = sum(output.bytes for output in outputs)
+        if phase.by == "rows":
+            return [(int(w), ()) for o in outputs for w in load_array(o.locate(self.plan.run))]
+        parts = max(1, -(-size // EXCHANGE_BYTES)) if phase.by == "range" else 1
+        return [(size // parts, ())] * parts
 
     # Doing it
 
@@ -360,7 +389,8 @@ class _Driver:
         for task in tasks:
             receipt = self._found(segment, task)
             if receipt is None:
-                todo.append(replace(task, memory=resources.needed(self.plan, segment, task.weight)))
+                needed = task.memory or resources.needed_by(segment.stages)
+                todo.append(replace(task, memory=needed))
             else:
                 done[task.name] = _Done.of(receipt)
                 found[task.name] = receipt.counts.get("documents", 0)
@@ -493,6 +523,21 @@ class _Driver:
         for path in directory.iterdir():
             if path.name not in named and not path.name.startswith("."):
                 path.unlink()
+
+
+def groups_of(sizes: Mapping[int, int]) -> list[tuple[int, tuple[int, ...]]]:
+    """Neighbouring units that one task of an exchange takes, and their bytes, of units by ordinal.
+
+    Bounded in bytes and in number, and never by who will do the work.
+    """
+    groups: list[tuple[int, tuple[int, ...]]] = []
+    for ordinal, size in sorted(sizes.items()):
+        filled, units = groups[-1] if groups else (0, ())
+        if not groups or filled + size > GROUP_BYTES or len(units) == GROUP_UNITS:
+            groups.append((size, (ordinal,)))
+        else:
+            groups[-1] = (filled + size, (*units, ordinal))
+    return groups
 
 
 def _digests(done: _Done) -> dict[str, str]:

@@ -30,6 +30,7 @@ from curation.engine.recipe import (
     RecipeError,
     StageSpec,
     load,
+    nearest,
 )
 from curation.read import SUFFIXES
 from curation.read.common_crawl import archives
@@ -41,7 +42,7 @@ from manifests.records import canonical, digest, digest_of
 
 RUN_SCHEMA = 1
 #: Bumped when readers or the engine write other bytes for the same input and recipe.
-ENGINE_VERSION = 3
+ENGINE_VERSION = 4
 MAX_RANGES = 1_000_000  # of one file
 
 Kind = Literal["read", "exchange", "filter", "documents"]
@@ -171,7 +172,14 @@ class Plan:
             for column, alias in self.types.items()
             if column.partition(".")[0] in names
         }
-        return {**types, **{f"{spec.name}.survivor": pa.string() for spec in segment.removals}}
+        for spec in segment.removals:
+            assert isinstance(spec.stage, GlobalStep)
+            said = {"survivor": "string", **spec.stage.evidence}
+            if spec.stage.edits:
+                said = {"removed_bytes": "int64"}
+            for name, alias in said.items():
+                types[f"{spec.name}.{name}"] = pa.type_for_alias(alias)
+        return types
 
     @cached_property
     def maps(self) -> list[Segment]:
@@ -318,7 +326,8 @@ def unit_name(path: str) -> str:
 
 
 def cut(recipe: Recipe, keys: Sequence[str] | None = None) -> tuple[Segment, ...]:
-    """Cuts a recipe at its global steps. The last segment writes `documents/`.
+    """Cuts a recipe at its global steps: neighbouring ones take the same texts, but for those
+    after one that edits. The last segment writes `documents/`.
 
     `keys` are those under which an existing run has its segments: it can be looked at also where a
     model, a library or a user's file is another one by now.
@@ -326,6 +335,8 @@ def cut(recipe: Recipe, keys: Sequence[str] | None = None) -> tuple[Segment, ...
     runs: list[tuple[list[StageSpec], list[StageSpec]]] = [([], [])]  # (stages, steps after them)
     for spec in recipe.stages:
         if isinstance(spec.stage, GlobalStep):
+            if runs[-1][1] and edits(runs[-1][1][-1]):  # the text that it notes is another one
+                runs.append(([], []))
             runs[-1][1].append(spec)
         elif runs[-1][1]:
             runs.append(([spec], []))
@@ -352,6 +363,11 @@ def cut(recipe: Recipe, keys: Sequence[str] | None = None) -> tuple[Segment, ...
     if keys is None:
         return tuple(replace(s, key=segment_key(recipe, s)) for s in segments)
     return tuple(replace(s, key=key) for s, key in zip(segments, keys, strict=True))
+
+
+def edits(spec: StageSpec) -> bool:
+    """Whether a stage is a global step that edits texts."""
+    return isinstance(spec.stage, GlobalStep) and spec.stage.edits
 
 
 def segment_key(recipe: Recipe, segment: Segment) -> str:
@@ -421,14 +437,37 @@ def probe(recipe: Recipe) -> dict[str, str]:
         }
     )
     types: dict[str, str] = {}
+    here: dict[str, str] = {}  # those of the segment
+    ended = False  # by a global step
     for spec in recipe.stages:
         try:
-            types.update({f"{spec.name}.{k}": v for k, v in _probe_stage(spec.stage, docs).items()})
+            if isinstance(spec.stage, GlobalStep):
+                ended = True
+                _refuse_signals(spec.stage, here)
+                continue
+            here = {} if ended else here
+            ended = False
+            found = {f"{spec.name}.{k}": v for k, v in _probe_stage(spec.stage, docs).items()}
+            types.update(found)
+            here.update(found)
         except RecipeError as error:
             raise RecipeError(f"stage {spec.name}: {error}") from None
         except RAISED as error:
             raise RecipeError(f"stage {spec.name}: {type(error).__name__}: {error}") from None
     return types
+
+
+def _refuse_signals(step: GlobalStep, known: Mapping[str, str]) -> None:
+    """Raises RecipeError where a global step reads a signal that is not there, or is no number."""
+    for name in step.signals():
+        if name not in known:
+            raise RecipeError(
+                f"no stage between it and the global step before has a signal {name!r}"
+                f"{nearest(name, known)}"
+            )
+        kind = pa.type_for_alias(known[name])
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise RecipeError(f"signal {name!r} is {known[name]}: a number is wanted")
 
 
 def _probe_stage(stage: Stage, docs: Documents) -> dict[str, str]:

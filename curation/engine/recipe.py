@@ -29,7 +29,6 @@ from curation.stage import (
     Class,
     Editor,
     Filter,
-    GlobalStep,
     Rule,
     Stage,
     by_language,
@@ -230,6 +229,19 @@ class OutputModel(_Model):
     file_size: Size = 512 * 10**6  # bytes on disk that a file of documents/ aims at
 
 
+class CollapseModel(_Model):
+    """Beyond what a global step stops the run with its evidence; null switches a limit off.
+
+    Only where a source, language or domain has at least `documents`. `--accept-collapse` goes on.
+    """
+
+    documents: int = Field(default=1_000, ge=1)  # that came to the step
+    source: float | None = Field(default=0.1, ge=0, le=1)  # least share kept of a source
+    language: float | None = Field(default=0.1, ge=0, le=1)  # least share kept of a language
+    domain: float | None = Field(default=0.01, ge=0, le=1)  # least share kept of a host
+    group: float | None = Field(default=0.1, ge=0, le=1)  # largest share that one stands for
+
+
 class RecipeModel(_Model):
     """A recipe as written, before its stages are looked up."""
 
@@ -238,6 +250,7 @@ class RecipeModel(_Model):
     seed: int = Field(default=20, ge=0, lt=2**63)  # of samples
     store: Literal["all", "kept"] = "all"  # whose text is kept, to look at and to re-tune
     failure_ceiling: float = Field(default=0.02, ge=0, le=1)  # share of failed documents or units
+    collapse: CollapseModel = CollapseModel()  # where deduplication stops the run
     input: Input
     thresholds: str | None = None  # by language: the name of a table, or the path of your own
     stages: tuple[Any, ...] = ()
@@ -313,11 +326,6 @@ def load(
     for name in names:
         if names.count(name) > 1:
             raise RecipeError(f"stages: two stages are called {name!r}; name one with `as:`")
-    if stages and isinstance(stages[0].stage, GlobalStep):
-        raise RecipeError(
-            f"stages: the global step {stages[0].name!r} has nothing before it; "
-            "put the stages that read and judge single documents first"
-        )
     encoded = model.input.reader in ("warc", "wet", "text")
     if encoded and not any(spec.type == "extract" for spec in stages):
         raise RecipeError(

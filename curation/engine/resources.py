@@ -13,19 +13,15 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from curation.engine.plan import Plan, Segment
 from curation.engine.recipe import StageSpec
 
 WORKER = 320 << 20  # bytes of a worker with its libraries and compiled kernels
 MAP = 384 << 20  # bytes of reading, batches on their way, and row groups that are not yet written
-EXCHANGE = 3  # times the bytes of its run files that a task of a global step takes
 
 
-def needed(plan: Plan, segment: Segment, weight: int) -> int:
-    """Bytes that a task of a segment takes at most: worker, its models and children, its data."""
-    if segment.kind == "exchange":
-        return WORKER + EXCHANGE * weight
-    return needed_by(segment.stages)
+def of_exchange(data: int) -> int:
+    """Bytes that a task of an exchange takes at most, with so many of arrays."""
+    return WORKER + data
 
 
 def needed_by(stages: Iterable[StageSpec]) -> int:

@@ -150,14 +150,23 @@ def read_batches(
     schema_name: str,
     columns: Sequence[str] | None = None,
     encoded: Sequence[str] = (),
+    where: tuple[str, pa.Array] | None = None,
 ) -> Iterator[pa.Table]:
     """A file of the run by row groups. Raises ValueError where its schema is not the named one.
 
     `encoded` are columns of strings that come as dictionary arrays, which is how they are stored.
+    `where`: only the rows in which this column has one of these values; it is read first, and the
+    other columns only of the row groups that have such rows.
     """
     with pq.ParquetFile(path, read_dictionary=list(encoded)) as file:
         found = (file.schema_arrow.metadata or {}).get(b"gristmill.schema", b"").decode()
         if found != schema_name:
             raise ValueError(f"{path}: schema {found or 'unknown'!r}, {schema_name!r} is wanted")
         for group in range(file.num_row_groups):
-            yield file.read_row_group(group, columns=columns)
+            if where is None:
+                yield file.read_row_group(group, columns=columns)
+                continue
+            name, values = where
+            hits = pc.is_in(file.read_row_group(group, columns=[name])[name], value_set=values)
+            if pc.any(hits).as_py():
+                yield file.read_row_group(group, columns=columns).filter(hits)

@@ -36,15 +36,18 @@ from curation.engine.chain import (
 from curation.engine.exchange import (
     DamagedFile,
     load_array,
+    load_edits,
     load_removals,
     run_exchange,
     save_array,
+    stored,
     whole,
 )
 from curation.engine.ledger import Account, ConservationError, check_chain, check_reader
 from curation.engine.plan import Plan, Segment, Task, Unit
 from curation.engine.progress import Heartbeat
 from curation.engine.reapply import Earlier
+from curation.engine.recipe import StageSpec
 from curation.engine.resources import Usage
 from curation.engine.samples import Samples
 from curation.engine.tables import (
@@ -57,7 +60,7 @@ from curation.engine.tables import (
 )
 from curation.read import Tally, read
 from curation.read.span import Entry
-from curation.stage import GlobalStep, Removals
+from curation.stage import Edits, GlobalStep, Removals
 from curation.storage import InputError, same_input
 from manifests.records import Output, Receipt
 
@@ -123,12 +126,9 @@ def _run_map(
                     reading = batches(read_unit(plan, unit, tally, task.entry))
                 else:
                     reading = stored(plan, plan.before(segment), unit.name)
-                removals = [
-                    (spec, load_removals(plan, plan.exchange_of(spec), unit))
-                    for spec in segment.removals
-                ]
+                decisions = [(spec, _decision(plan, spec, unit)) for spec in segment.removals]
                 mine = _between(timed(reading, seconds, "(read)"), first - row, last - row)
-                states = (_after_removals(chain, chain.enter(d, unit.salt), removals) for d in mine)
+                states = (_decided(chain, chain.enter(d, unit.salt), decisions) for d in mine)
             for state in chain.finish(chain.stages(states)):
                 files.write(ordinal, state)
                 heart.beat(files.documents, files.kept["documents"])
@@ -252,9 +252,21 @@ def timed(batches: Iterator[Batch], seconds: dict[str, float], name: str) -> Ite
         yield batch
 
 
-def _after_removals(chain: Chain, state: State, removals: list[tuple[Any, Removals]]) -> State:
-    for spec, removal in removals:
-        chain.remove(spec, state, removal)
+def _decision(plan: Plan, spec: StageSpec, unit: Unit) -> Removals | Edits:
+    """What a global step has decided about a unit."""
+    assert isinstance(spec.stage, GlobalStep)
+    load = load_edits if spec.stage.edits else load_removals
+    return load(plan, plan.exchange_of(spec), unit)
+
+
+def _decided(
+    chain: Chain, state: State, decisions: list[tuple[StageSpec, Removals | Edits]]
+) -> State:
+    for spec, decision in decisions:
+        if isinstance(decision, Edits):
+            chain.delete(spec, state, decision)
+        else:
+            chain.remove(spec, state, decision)
     return state
 
 
@@ -356,26 +368,8 @@ def _metadata(raw: RawDocument) -> str | None:
     return text
 
 
-def stored(plan: Plan, segment: Segment, unit: str) -> Iterator[Documents]:
-    """The kept documents of a unit as an earlier segment stored them, in order of row."""
-    receipt = Receipt.load(plan.receipt_path(segment, unit))
-    if receipt is None:
-        raise DamagedFile(f"{segment.directory}/receipts/{unit}.json")
-    path = whole(plan, receipt.outputs["text"])
-    for table in read_batches(path, "text/1"):
-        table = table.filter(table["kept"]).drop_columns(["kept"]).combine_chunks()
-        for start in range(0, len(table), BATCH_DOCUMENTS):
-            part = table.slice(start, BATCH_DOCUMENTS)
-            yield Documents(
-                {
-                    name: column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-                    for name, column in zip(part.column_names, part.columns, strict=True)
-                }
-            )
-
-
 class _Files:
-    """The files of a map task: signals, texts (or the final documents), samples, run files."""
+    """The files of a map task: signals, texts (or the final documents), samples, records."""
 
     def __init__(
         self, plan: Plan, segment: Segment, task: Task, types: dict[str, pa.DataType]
@@ -431,7 +425,9 @@ class _Files:
         for spec in self._segment.prepares:
             assert isinstance(spec.stage, GlobalStep)
             if len(state.index):
-                self._prepared[spec.name].append(spec.stage.prepare(state.docs))
+                living = pa.array(state.index)
+                signals = {name: state.signals[name].take(living) for name in spec.stage.signals()}
+                self._prepared[spec.name].append(spec.stage.prepare(state.docs.replace(**signals)))
 
     def _write_text(self, table: pa.Table) -> None:
         while len(table := self._text.write(table)):
@@ -473,10 +469,8 @@ class _Files:
             assert isinstance(step, GlobalStep)
             parts = self._prepared[spec.name]
             records = np.concatenate(parts) if parts else step.no_records()
-            runs = {"records": records} if self._piece else step.runs(records)
-            for name, array in runs.items():
-                path = self._root / "work" / f"{self._task.name}.{spec.name}.{name}.npy"
-                outputs[f"{spec.name}.{name}"] = save_array(path, array, run)
+            path = self._root / "work" / f"{self._task.name}.{spec.name}.records.npy"
+            outputs[f"{spec.name}.records"] = save_array(path, records, run)
         return outputs
 
     def _close(self, writer: TableWriter) -> Output:

@@ -11,7 +11,9 @@ from typing import Any
 
 from curation.engine.plan import Plan
 from curation.engine.recipe import RecipeError, nearest
+from curation.inspect import pairs
 from curation.inspect.signals import samples
+from curation.inspect.terminal import Terminal, one_line
 
 
 def sampled(
@@ -20,6 +22,7 @@ def sampled(
     """The `count` samples with the smallest hash, of each kind, stage and reason asked for.
 
     Without a stage or reason: of every one that the run has. `near`: those near a threshold.
+    Those that a global step removed come with the document that survived them (`pairs.explain`).
     Raises RecipeError for a stage or reason that the run does not know.
     """
     stages = [name for segment in plan.maps for name in segment.accounts]
@@ -42,18 +45,23 @@ def sampled(
                 groups.setdefault(key, []).append((row["hash"], row["id"], row))
     if reason is not None and reason not in known:
         raise RecipeError(f"--reason {reason}: no sample has it{nearest(reason, known)}")
-    return [
+    found = [
         row
         for key in sorted(groups)
         for _, _, row in heapq.nsmallest(count, groups[key], key=lambda item: item[:2])
     ]
+    pairs.explain(plan, found)
+    return found
 
 
-def render(found: list[dict[str, Any]], width: int = 96, lines: int = 8) -> str:
+def render(found: list[dict[str, Any]], terminal: Terminal, width: int = 96, lines: int = 8) -> str:
     if not found:
         return "no samples"
     blocks = []
     for row in found:
+        if "survivor" in row:
+            blocks.append(pairs.render(row, terminal))
+            continue
         head = row["kind"].replace("_", ", ")
         if row["stage"]:
             head += f"  {row['stage']}:{row['reason']}"
@@ -64,10 +72,10 @@ def render(found: list[dict[str, Any]], width: int = 96, lines: int = 8) -> str:
         text = row["text"] or ""
         body: list[str] = []
         for line in text.splitlines():
-            body += textwrap.wrap(line, width - 4) or [""]
+            body += textwrap.wrap(one_line(line), width - 4) or [""]
             if len(body) > lines:
                 break
         cut = body[:lines] + (["..."] if len(body) > lines else [])
         shown = [textwrap.indent("\n".join(cut), "    ")] if text.strip() else ["    (no text)"]
-        blocks.append("\n".join([head, f"    {row['id']}  {row['url'] or ''}", *shown]))
+        blocks.append("\n".join([head, f"    {row['id']}  {one_line(row['url'] or '')}", *shown]))
     return "\n\n".join(blocks)

@@ -11,7 +11,7 @@ import yaml
 
 from curation.engine.base import Base
 from curation.engine.plan import Plan, reading_tasks
-from curation.engine.resources import needed
+from curation.engine.resources import needed_by
 
 
 def describe(plan: Plan, base: Base | None = None) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def describe(plan: Plan, base: Base | None = None) -> dict[str, Any]:
                 "prepares": [spec.name for spec in segment.prepares],
                 # What an exchange needs depends on how much there will be to exchange.
                 "memory_per_task": (
-                    None if segment.kind == "exchange" else needed(plan, segment, 0)
+                    None if segment.kind == "exchange" else needed_by(segment.stages)
                 ),
             }
             for segment in plan.segments

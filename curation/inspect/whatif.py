@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curation.engine.plan import Plan, Segment
+from curation.engine.plan import Plan, Segment, edits
 from curation.engine.recipe import (
     RecipeError,
     StageSpec,
@@ -245,7 +245,7 @@ class _Simulation:
         """What has to be read of a segment's signals."""
         place = ["unit"] if segment.index == 0 else ["unit", "row"]
         place += ["language"] if self._by_language else []
-        survivors = [f"{spec.name}.survivor" for spec in segment.removals]
+        survivors = [f"{spec.name}.survivor" for spec in segment.removals if not edits(spec)]
         signals = [name for spec in segment.stages for name in self._signals(segment, spec)]
         return [*place, "words", *NAMES, *survivors, *signals]
 
@@ -294,7 +294,7 @@ class _Simulation:
 
         for place, spec in enumerate(segment.removals):
             removed = table.dropped & (table.reached == place)
-            if lost is not None:
+            if lost is not None and not edits(spec):
                 freed = pc.is_in(table.column(f"{spec.name}.survivor"), value_set=lost)
                 end(removed & np.asarray(freed), self.fates.number(UNKNOWN, spec.name))
             end(removed, table.old)

@@ -30,6 +30,7 @@ _RUNS: dict[str, dict[str, object]] = {
     "language": {"keep": ["en"]},
     "gopher_quality": {},
     "exact_dedup": {},
+    "minhash_dedup": {},
 }
 _OWN = "my_filter:Shouting"
 _BEFORE_OWN = "gopher_quality"

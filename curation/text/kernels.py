@@ -52,6 +52,7 @@ ENDING = np.uint32(TERMINAL << CLASS_BITS)
 ENDING_OR_CLOSING = np.uint32((TERMINAL | CLOSING) << CLASS_BITS)
 LOWER_CASE = np.uint32(LOWER << CLASS_BITS)
 FULL_STOP_POINTS = tuple(sorted(map(ord, FULL_STOPS)))
+SEED = np.uint64(0x9E3779B97F4A7C15)  # with which a hash begins
 
 
 @inline
@@ -181,8 +182,15 @@ def next_word(data: Any, i: Any, end: Any, table: Any) -> Any:
 
 
 @inline
+def mix(state: Any, value: Any) -> Any:
+    """The state of a hash after one more value."""
+    state = (state ^ np.uint64(value)) * np.uint64(0xD6E8FEB86659FD93)
+    return state ^ state >> np.uint64(32)
+
+
+@inline
 def finalise(state: Any) -> Any:
-    """MurmurHash3's finaliser: a bijection of 64 bits after which every bit is fit for use."""
+    """The hash of a state: the finaliser of MurmurHash3."""
     state = (state ^ state >> np.uint64(33)) * np.uint64(0xFF51AFD7ED558CCD)
     state = (state ^ state >> np.uint64(33)) * np.uint64(0xC4CEB9FE1A85EC53)
     return state ^ state >> np.uint64(33)
@@ -191,14 +199,13 @@ def finalise(state: Any) -> Any:
 @inline
 def word_hash(data: Any, start: Any, stop: Any, table: Any, folded: Any) -> Any:
     """The 64-bit hash of the word at bytes [start, stop), case-folded first if `folded`."""
-    state = np.uint64(0x9E3779B97F4A7C15)
+    state = SEED
     i = start
     while i < stop:
         point, size = decode(data, i, stop)
         if folded:
             point ^= np.int64(table[point] >> FOLD_SHIFT)
-        state = (state ^ np.uint64(point)) * np.uint64(0xD6E8FEB86659FD93)
-        state ^= state >> np.uint64(32)
+        state = mix(state, point)
         i += size
     return finalise(state)
 
@@ -213,7 +220,7 @@ def plain_word(data: Any, i: Any, end: Any, table: Any) -> Any:
     while i < end and data[i] < 0x80 and table[data[i]] & CLASS < NUMBER:
         i += 1
     start = i
-    state = np.uint64(0x9E3779B97F4A7C15)
+    state = SEED
     while i < end:
         byte = data[i]
         entry = table[byte]
@@ -221,9 +228,7 @@ def plain_word(data: Any, i: Any, end: Any, table: Any) -> Any:
             return start, start, np.uint64(0)
         if entry & CLASS < NUMBER:
             break
-        state ^= np.uint64(byte) ^ np.uint64(entry >> FOLD_SHIFT)
-        state *= np.uint64(0xD6E8FEB86659FD93)
-        state ^= state >> np.uint64(32)
+        state = mix(state, byte ^ entry >> FOLD_SHIFT)
         i += 1
     return start, i, finalise(state)
 
@@ -231,11 +236,10 @@ def plain_word(data: Any, i: Any, end: Any, table: Any) -> Any:
 @inline
 def bytes_hash(data: Any, start: Any, stop: Any) -> Any:
     """A 64-bit hash of the bytes [start, stop), eight at a time: cheaper than `word_hash`."""
-    state = np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(stop - start)
+    state = SEED ^ np.uint64(stop - start)
     i = start
     while i + 8 <= stop:
-        state = (state ^ load8(data, i)) * np.uint64(0xD6E8FEB86659FD93)
-        state ^= state >> np.uint64(32)
+        state = mix(state, load8(data, i))
         i += 8
     if i < stop:
         chunk = np.uint64(0)
@@ -244,8 +248,7 @@ def bytes_hash(data: Any, start: Any, stop: Any) -> Any:
         else:
             for k in range(i, stop):
                 chunk |= np.uint64(data[k]) << np.uint64(8 * (k - i))
-        state = (state ^ chunk) * np.uint64(0xD6E8FEB86659FD93)
-        state ^= state >> np.uint64(32)
+        state = mix(state, chunk)
     return finalise(state)
 
 
@@ -377,6 +380,14 @@ def find_tokens(
             w += 1
         counts[d] = w - first
     return w
+
+
+@kernel
+def hash_texts(data: Bytes, begins: Ints, ends: Ints, hashes: Hashes) -> None:
+    """Per document: the hash (uint64) of its bytes."""
+    text = pointer(data)
+    for d in range(begins.size):
+        hashes[d] = bytes_hash(text, begins[d], ends[d])
 
 
 @kernel

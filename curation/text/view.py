@@ -186,6 +186,12 @@ class TextView:
         """UTF-8 bytes of each document."""
         return self.ends - self.begins
 
+    def content_hashes(self) -> NDArray[np.uint64]:
+        """A hash of the bytes of each document."""
+        hashes = np.empty(len(self), np.uint64)
+        _kernels().hash_texts(self.data, self.begins, self.ends, hashes)
+        return hashes
+
     def word_counts(self, definition: Definition = "unicode") -> NDArray[np.int64]:
         """Words of each document."""
         if definition == "unicode":

@@ -1,0 +1,187 @@
+"""Compiled kernels of candidate groups, components and the walk; see the package's docstring.
+
+What may live here: loops over documents and pairs, on arrays that the caller has made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from curation.text.cache import inline, kernel, pointer
+
+
+@kernel
+def count_edges(hashes: Any) -> Any:
+    """How many of the sorted hashes equal the one before."""
+    count = 0
+    for i in range(1, len(hashes)):
+        count += hashes[i] == hashes[i - 1]
+    return count
+
+
+@kernel
+def find_edges(hashes: Any, documents: Any, pairs: Any) -> None:
+    """The pairs of the first document of each run of equal hashes with the others."""
+    first, n = 0, 0
+    for i in range(1, len(hashes)):
+        if hashes[i] != hashes[i - 1]:
+            first = i
+        else:
+            pairs[n, 0], pairs[n, 1] = documents[first], documents[i]
+            n += 1
+
+
+@inline
+def _root(parents: Any, i: Any) -> Any:
+    """The root of a tree; the way to it is halved."""
+    while parents[i] != i:
+        parents[i] = parents[parents[i]]
+        i = parents[i]
+    return i
+
+
+@kernel
+def join(parents: Any, pairs: Any) -> None:
+    for k in range(len(pairs)):
+        a, b = _root(parents, np.int64(pairs[k, 0])), _root(parents, np.int64(pairs[k, 1]))
+        if a < b:
+            parents[b] = a
+        elif b < a:
+            parents[a] = b
+
+
+@kernel
+def label(parents: Any) -> Any:
+    """From parents, none of them greater than its child, to numbers of components."""
+    count = len(parents)
+    for i in range(count):  # flat: a parent comes before its children
+        parents[i] = parents[parents[i]]
+    # Roots that have children are marked by -2, and get their number when they come up again.
+    for i in range(count):
+        root = parents[i]
+        if root >= 0 and root != i and parents[root] == root:
+            parents[root] = -2
+    n = 0
+    for i in range(count):
+        if parents[i] == i:
+            parents[i] = -1
+        elif parents[i] == -2:
+            parents[i] = -3 - n
+            n += 1
+        else:
+            parents[i] = parents[parents[i]]
+    for i in range(count):
+        if parents[i] <= -3:
+            parents[i] = -3 - parents[i]
+    return n
+
+
+@inline
+def _matches(signatures: Any, a: Any, b: Any, width: Any) -> Any:
+    """How many values of two signatures are equal."""
+    count = np.int32(0)
+    for k in range(width):
+        count += np.int32(signatures[a * width + k] == signatures[b * width + k])
+    return count
+
+
+@inline
+def _jaccard(offsets: Any, hashes: Any, a: Any, b: Any) -> Any:
+    """Exact Jaccard of two sorted sets; 0 where both are empty."""
+    i, j, end_i, end_j = offsets[a], offsets[b], offsets[a + 1], offsets[b + 1]
+    total = end_i - i + end_j - j
+    common = np.int64(0)
+    while i < end_i and j < end_j:
+        x, y = hashes[i], hashes[j]
+        common += x == y
+        i += x <= y
+        j += y <= x
+    return common / (total - common) if total else 0.0
+
+
+@inline
+def _slot(slots: Any, heads: Any, key: Any, mask: Any) -> Any:
+    """Where a key lies in an open hash table, or where it would."""
+    slot = key & mask
+    while heads[slot] >= 0 and slots[slot] != key:
+        slot = (slot + np.uint64(1)) & mask
+    return slot
+
+
+@kernel
+def walk(
+    starts: Any,
+    signatures: Any,
+    bands: Any,
+    fixed: Any,
+    threshold: Any,
+    exact: Any,
+    offsets: Any,
+    hashes: Any,
+    slots: Any,
+    heads: Any,
+    tails: Any,
+    nodes: Any,
+    links: Any,
+    seen: Any,
+    survivors: Any,
+    similarities: Any,
+    jaccards: Any,
+) -> None:
+    """See `walk` of the package.
+
+    An open hash table of the component's bands (`slots`) leads to the list of the kept documents
+    of each band, earliest first (`heads`, `tails`; `nodes` and their `links`). Of a document, each
+    kept one is verified at most once (`seen`), and a list is left at the first that verifies.
+    """
+    width, count = signatures.shape[1], bands.shape[1]
+    data = pointer(signatures)
+    for component in range(len(starts) - 1):
+        first, end = starts[component], starts[component + 1]
+        size = 4
+        while size < 2 * (end - first) * count:
+            size *= 2
+        for slot in range(size):
+            heads[slot] = -1
+        mask = np.uint64(size - 1)
+        used = 0
+        for i in range(first, end):
+            best = np.int64(-1)
+            if not fixed[i]:
+                for band in range(count):
+                    node = heads[_slot(slots, heads, bands[i, band], mask)]
+                    while node >= 0:
+                        other = nodes[node]
+                        if best >= 0 and other >= best:
+                            break
+                        if seen[other] != i:
+                            seen[other] = i
+                            similarity = _matches(data, i, other, width) / width
+                            jaccard = np.nan
+                            if exact:
+                                jaccard = _jaccard(offsets, hashes, i, other)
+                            if (jaccard if exact else similarity) >= threshold:
+                                best = other
+                                survivors[i] = other
+                                similarities[i] = similarity
+                                jaccards[i] = jaccard
+                                break
+                        node = links[node]
+            if best >= 0:
+                continue
+            for band in range(count):
+                key = bands[i, band]
+                slot = _slot(slots, heads, key, mask)
+                nodes[used] = i
+                links[used] = -1
+                if heads[slot] < 0:
+                    slots[slot] = key
+                    heads[slot] = used
+                elif nodes[tails[slot]] == i:
+                    continue  # two bands of one document with the same hash
+                else:
+                    links[tails[slot]] = used
+                tails[slot] = used
+                used += 1
