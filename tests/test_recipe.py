@@ -50,6 +50,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"stages": [{"extract": {"engin": 1}}]}, r"stages\[0\].extract.engin: unknown key; did you"),
     ({"stages": [{"extract": {"engine": "x"}}]}, r"stages\[0\].extract.engine: input should be"),
     ({"stages": [{"exact_dedup": {}}]}, "input of kind warc needs the stage `extract`"),
+    (
+        {"stages": [{"exact_dedup": {}}, {"extract": {}}]},
+        "exact_dedup reads text and stands before",
+    ),
     ({"stages": [{"gopher_quality": {}}]}, "input of kind warc needs the stage `extract`"),
     (
         {"stages": [{"extract": {}}, {"gopher_quality": {"min_words": 9, "max_words": 3}}]},

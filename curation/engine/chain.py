@@ -33,7 +33,7 @@ from curation.stage import (
 )
 from curation.text.spans import delete_spans
 
-BATCH_DOCUMENTS = 256
+BATCH_DOCUMENTS = 1024  # of short ones: what a batch costs by itself is shared by so many
 BATCH_BYTES = 8 << 20  # of payload or text
 NEAR = 0.1  # a value within this share of a threshold is near it
 

@@ -128,6 +128,8 @@ def _document(
     def string(name: str) -> str | None:
         nonlocal damaged
         value = values.get(name)
+        if value is None:  # most columns of most tables
+            return None
         if isinstance(value, bytes):
             try:
                 return value.decode()
@@ -136,7 +138,7 @@ def _document(
                 return value.decode(errors="replace")
         if isinstance(value, datetime.date):  # of which datetime is one
             return value.isoformat()
-        return None if value is None else str(value)
+        return str(value)
 
     text = string(options.text)
     if text is None:
@@ -168,6 +170,8 @@ def _document(
 
 def _whole(value: Any) -> int | None:
     """A place in a file; None for what is no number that a place can be."""
+    if value is None:  # cheaper than an exception for each row
+        return None
     try:
         number = int(value)
     except (TypeError, ValueError):

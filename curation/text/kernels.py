@@ -197,20 +197,6 @@ def finalise(state: Any) -> Any:
 
 
 @inline
-def word_hash(data: Any, start: Any, stop: Any, table: Any, folded: Any) -> Any:
-    """The 64-bit hash of the word at bytes [start, stop), case-folded first if `folded`."""
-    state = SEED
-    i = start
-    while i < stop:
-        point, size = decode(data, i, stop)
-        if folded:
-            point ^= np.int64(table[point] >> FOLD_SHIFT)
-        state = mix(state, point)
-        i += size
-    return finalise(state)
-
-
-@inline
 def plain_word(data: Any, i: Any, end: Any, table: Any) -> Any:
     """`next_word` and `word_hash` (folded) in one pass, for a word of ASCII letters and digits with
     nothing but ASCII before it, as most are: its bytes [start, stop), its hash.
@@ -228,9 +214,23 @@ def plain_word(data: Any, i: Any, end: Any, table: Any) -> Any:
             return start, start, np.uint64(0)
         if entry & CLASS < NUMBER:
             break
-        state = mix(state, byte ^ entry >> FOLD_SHIFT)
+        state = mix(state, np.uint64(byte) ^ np.uint64(entry >> FOLD_SHIFT))
         i += 1
     return start, i, finalise(state)
+
+
+@inline
+def word_hash(data: Any, start: Any, stop: Any, table: Any, folded: Any) -> Any:
+    """The 64-bit hash of the word at bytes [start, stop), case-folded first if `folded`."""
+    state = SEED
+    i = start
+    while i < stop:
+        point, size = decode(data, i, stop)
+        if folded:
+            point ^= np.int64(table[point] >> FOLD_SHIFT)
+        state = mix(state, point)
+        i += size
+    return finalise(state)
 
 
 @inline
