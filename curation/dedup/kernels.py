@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curation.text.cache import inline, kernel, pointer
-from curation.text.kernels import finalise
+from curation.text.kernels import finalise, mix
 
 Longs = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
@@ -127,8 +127,7 @@ def hash_bands(signatures: Values, bands: int, rows: int, salts: Hashes, hashes:
             state = finalise(salts[d] + np.uint64(k) * np.uint64(GOLDEN))
             at = d * size + k * rows
             for r in range(rows):
-                state = (state ^ np.uint64(source[at + r])) * np.uint64(BASE)
-                state ^= state >> np.uint64(32)
+                state = mix(state, source[at + r])
             target[d * bands + k] = finalise(state)
 
 
