@@ -314,7 +314,7 @@ def render_groups(groups: list[dict[str, Any]], terminal: Terminal) -> str:
         if left > 0:
             lines.append(f"  and {left:,} more")
         blocks.append("\n".join(lines))
-    return "\n\n".join(blocks) or "no duplicates"
+    return "\n\n".join(blocks) or "no document has been removed as a duplicate so far"
 
 
 def _beginning(side: dict[str, Any], terminal: Terminal) -> list[str]:
