@@ -6,6 +6,8 @@ What may live here: what `from curation import run` gives a user. The command li
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +18,10 @@ from curation.engine.driver import RunFailed, Shard, drive
 from curation.engine.executors import ExecutorLost, make, stdout_to_stderr
 from curation.engine.plan import Plan, build
 from curation.engine.progress import Progress
-from curation.engine.recipe import RecipeError, load
+from curation.engine.recipe import Recipe, RecipeError, load
 from curation.engine.resources import cores
 from curation.inspect.droptable import render
+from curation.stage import GlobalStep
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ def plan(
     output: str | Path | None = None,
     settings: Iterable[str] = (),
     limit: int | None = None,
+    index: str | Path | None = None,
 ) -> Plan:
     """The plan of a recipe; runs nothing. Raises RecipeError."""
     if isinstance(inputs, (str, Path)):
@@ -59,9 +63,24 @@ def plan(
         raise RecipeError("limit: at least 1 is wanted")
     with contextlib.redirect_stdout(sys.stderr):  # what a user's module prints is no result
         resolved = load(recipe, [str(path) for path in inputs], settings)
+        if index is not None:
+            settings = [*settings, *indexing(resolved, str(index))]
+            resolved = load(recipe, [str(path) for path in inputs], settings)
         for warning in resolved.warnings:
             print(f"curation: {warning}", file=sys.stderr)
         return build(resolved, None if output is None else Path(output), limit)
+
+
+def indexing(recipe: Recipe, directory: str) -> list[str]:
+    """The settings that give every stage which can have an index this one. Raises RecipeError."""
+    found = [
+        f"{spec.name}.index={json.dumps(os.path.abspath(directory))}"
+        for spec in recipe.stages
+        if "index" in type(spec.stage).model_fields and isinstance(spec.stage, GlobalStep)
+    ]
+    if not found:
+        raise RecipeError("--index: no stage of the recipe has an index (minhash_dedup has)")
+    return found
 
 
 def run(
@@ -78,6 +97,7 @@ def run(
     shard: str | None = None,
     retry: Literal["incomplete"] | None = None,
     accept_collapse: bool = False,
+    index: str | Path | None = None,
     quiet: bool = True,
 ) -> Result:
     """Runs or resumes a recipe.
@@ -87,8 +107,9 @@ def run(
     machine; `limit` takes the first files of the listing only. `shard` `I/N` reads the I-th share
     of the units and stops there: when all shares are done, a run without it does the rest. `retry`
     reads again what could not be read to its end. `accept_collapse` goes on where deduplication
-    removes more than the recipe's `collapse` allows. Raises RecipeError before any work begins,
-    RunFailed after.
+    removes more than the recipe's `collapse` allows. `index` is the directory of what earlier runs
+    kept: near-duplicates of that are removed as well, and what this run keeps is added. Raises
+    RecipeError before any work begins, RunFailed after.
     """
     if executor not in ("inline", "ray"):
         raise RecipeError(f"executor: {executor!r} is neither 'inline' nor 'ray'")
@@ -97,7 +118,7 @@ def run(
     if retry not in (None, "incomplete"):
         raise RecipeError(f"retry: {retry!r} is not 'incomplete'")
     share = None if shard is None else Shard.parse(shard)
-    work = plan(recipe, inputs=inputs, output=output, settings=settings, limit=limit)
+    work = plan(recipe, inputs=inputs, output=output, settings=settings, limit=limit, index=index)
     workers = workers or max(1, int(cores()))
     if executor == "inline":
         workers = min(workers, len(work.units))

@@ -126,6 +126,9 @@ def _parser() -> argparse.ArgumentParser:
         )
         sub.add_argument("--limit", type=_positive, metavar="N", help="only the first N files")
         sub.add_argument("--base", metavar="RUN", help="reuse what this run has")
+        sub.add_argument(
+            "--index", metavar="DIR", help="deduplicate against earlier crawls too, and add to them"
+        )
         if name != "plan":
             sub.add_argument(
                 "--accept-collapse",
@@ -298,6 +301,7 @@ def _run(options: argparse.Namespace) -> int:
         shard=options.shard,
         retry=options.retry,
         accept_collapse=options.accept_collapse,
+        index=options.index,
         quiet=options.quiet,
     )
     _point_to(result.path)
@@ -333,6 +337,7 @@ def _submit(options: argparse.Namespace) -> int:
         limit=options.limit,
         base=options.base,
         accept_collapse=options.accept_collapse,
+        index=options.index,
     )
     logging.disable(logging.INFO)  # what Ray's client tells of itself
     try:
@@ -388,6 +393,7 @@ def _plan(options: argparse.Namespace) -> int:
         output=options.output,
         settings=options.settings,
         limit=options.limit,
+        index=options.index,
     )
     found = describe(planned, Base.of(planned, options.base) if options.base else None)
     _print_json(found) if options.json else print(render(found))

@@ -123,8 +123,9 @@ class Stage(BaseModel):
     filters whose cheap signals are computed together, for every document that reaches the group;
     a stage without a group scores only the documents still alive. `types` gives the Arrow type of
     a signal (such as `double`) where that of one document does not tell: the engine otherwise finds
-    types by scoring one small English document. A stage that reads no text (only addresses, say)
-    sets `needs_text` to False and may stand before `extract`.
+    types by scoring one small English document. `places` are parameters that say where something
+    lies: no key has them. A stage that reads no text (only addresses, say) sets `needs_text` to
+    False and may stand before `extract`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -132,6 +133,7 @@ class Stage(BaseModel):
     version: ClassVar[int]
     group: ClassVar[str | None] = None
     types: ClassVar[Mapping[str, str]] = {}
+    places: ClassVar[frozenset[str]] = frozenset()
     needs_text: ClassVar[bool] = True
 
     def depends(self) -> dict[str, str]:
@@ -250,6 +252,14 @@ class Sources(Protocol):
     def rows(self, phase: str, name: str) -> list[int]:
         """The length of each of these arrays."""
 
+    def index(self, name: str) -> Iterator[tuple[int, np.ndarray]]:
+        """The arrays `name` that earlier runs have put into the step's index, memory-mapped, in
+        order; each with the number of its batch among `batches`."""
+
+    @property
+    def batches(self) -> Sequence[str]:
+        """The names of the batches of the index, the earliest first; none without an index."""
+
     @property
     def scratch(self) -> Path:
         """A directory for files of this task alone; it is removed when the task ends."""
@@ -335,6 +345,20 @@ class GlobalStep(Stage):
         the field `row`. Where there is one record per document, it may have the field `weight`
         (int64): the number of documents that it stands for."""
         raise NotImplementedError
+
+    def sizes(self) -> dict[tuple[str, str], float]:
+        """Bytes that a document takes at most in the array of a phase, for the plan; under
+        ("", "records") in what `prepare` notes. Where no bound can be said, a typical number."""
+        return {}
+
+    def index_directory(self) -> str | None:
+        """The index of earlier crawls that the step reads and adds to. What it adds are the arrays
+        of the phase `index`, which is by `units`."""
+        return None
+
+    def index_form(self) -> dict[str, Any]:
+        """What the arrays of an index depend on, for a person: one made otherwise is refused."""
+        return {}
 
     def no_records(self) -> np.ndarray:
         """An empty array of the type that `prepare` returns."""

@@ -120,6 +120,7 @@ def prepare(
     limit: int | None = None,
     base: str | None = None,
     accept_collapse: bool = False,
+    index: str | None = None,
 ) -> Submission:
     """A validated submission. Paths become absolute; that they are there is not looked at: inputs
     and output lie on storage that the nodes see, and this machine need not. Raises RecipeError."""
@@ -141,6 +142,7 @@ def prepare(
     options = ["--limit", str(limit)] if limit is not None else []
     options += ["--base", absolute(base)] if base is not None else []
     options += ["--accept-collapse"] if accept_collapse else []
+    options += ["--index", absolute(index)] if index is not None else []
     return Submission(found, output, tuple(options), SAMPLE in inputs)
 
 

@@ -26,6 +26,7 @@ class _Sources:
     ) -> None:
         self.units = units
         self.scratch = scratch
+        self.batches: tuple[str, ...] = ()
         self._records, self._texts, self._done = records, texts, done
 
     def records(self, unit: int) -> np.ndarray:
@@ -33,6 +34,9 @@ class _Sources:
 
     def texts(self, unit: int) -> Iterator[Documents]:
         yield self._texts[unit]
+
+    def index(self, name: str) -> Iterator[tuple[int, np.ndarray]]:
+        return iter(())
 
     def arrays(self, phase: str, name: str) -> Iterator[np.ndarray]:
         return iter([arrays[name] for arrays in self._done[phase]])

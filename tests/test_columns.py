@@ -95,12 +95,16 @@ def test_long_stretches_are_shortened_and_counted() -> None:
     left = " ".join(both(line)[0] for line in lines)
     notes = [int(n.replace(",", "")) for n in re.findall(r"\.\.\. ([\d,]+) words \.\.\.", left)]
     assert sum(notes) + len(re.findall(r"(?:same|own)\d+", left)) == 1300
+    assert re.findall(r"[⟦⟧]|\.\.\.", left)[:5] == ["⟦", "⟧", "...", "...", "⟦"]
     assert len(lines) < 45
 
 
 def test_a_narrow_terminal_has_one_text_above_the_other() -> None:
     lines = beside(("one two", "three four"), TITLES, Terminal(80, False))
     assert lines == ["removed", "one two", "survivor", "three four"]
+    texts = "the old mill by the river", "the new mill by the river"
+    lines = beside(texts, TITLES, Terminal(80, True))
+    assert [plain(line) for line in lines] == ["removed", texts[0], "survivor", texts[1]]
 
 
 def test_an_empty_text_is_said() -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from exchange import decide
+from exchange import _Sources, decide
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curation.dedup import lines
 from curation.dedup.line_hashes import kernels, line_hashes, reference
 from curation.dedup.lines import LineDedup
 from curation.document import Documents
@@ -198,3 +201,34 @@ def test_any_division_of_the_work_deletes_what_counting_does(
     keyed = sum(any(map(reference.key, text.split("\n"))) for unit in units for _, text in unit)
     windows = max(1, math.ceil(keyed / window)) if window else 1
     assert left(step, units, parts, group) == plain(units, above, keep, windows)
+
+
+@pytest.mark.parametrize("different", [1, 5_000, 100_000])
+def test_a_task_takes_no_more_memory_than_its_phase_says(different: int) -> None:
+    """Also where every line is repeated, as a multiple of the bytes that it is measured by."""
+    step = LineDedup(window=5_000)
+    chance = np.random.default_rng(20)
+    records = np.zeros(100_000, lines.RECORD)
+    records["hash"] = chance.integers(0, different, len(records)) * 2**40
+    records["id"] = chance.integers(0, 2**63, len(records))
+    records["row"], records["stop"] = np.arange(len(records)) // 10, 1
+    found, taken = {}, {}
+    for phase in step.phases():
+        sources = _Sources([0], [records], [], {name: [found[name]] for name in found}, Path())
+        tracemalloc.start()
+        found[phase.name] = step.exchange(phase.name, 0, 1, sources)
+        taken[phase.name] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    units, ranges = step.phases()
+    assert taken["lines"] <= units.memory * records.nbytes
+    assert taken["repeated"] <= ranges.memory * found["lines"]["lines"].nbytes
+
+
+def test_documents_without_a_line_do_not_shift_those_after_them() -> None:
+    units = [[(1, "The mill\nThe weir"), (2, ""), (3, "* *"), (4, "The mill\nThe wheel"), (5, "")]]
+    assert left(LineDedup(), units, 1, 1) == [["The mill\nThe weir", "", "* *", "The wheel", ""]]
+
+
+def test_a_line_over_the_border_of_two_documents_is_none() -> None:
+    units = [[(1, "one The"), (2, "mill two"), (3, "The mill"), (4, "The\nmill")]]
+    assert left(LineDedup(), units, 1, 1) == [[text for _, text in units[0]]]

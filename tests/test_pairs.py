@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from kit import page, recipe
+from kit import page, recipe, write_jsonl
 
 from curation import cli, run
 from curation.engine.plan import Plan, open_plan
@@ -32,7 +32,7 @@ def rows() -> list[dict[str, Any]]:
     urls = [f"https://a.example/{'?utm_source=' * bool(i)}{i or ''}" for i in range(3)]
     urls += [f"https://b.example/{i}" for i in range(3)]
     return [
-        {"text": text, "url": url, "source": f"s{i}", "date": "2026-01-01T00:00:00Z"}
+        {"id": str(i), "text": text, "url": url, "source": f"s{i}", "date": "2026-01-01T00:00:00Z"}
         for i, (text, url) in enumerate(zip(texts, urls, strict=True))
     ]
 
@@ -178,7 +178,7 @@ def test_the_largest_groups_come_first(plan: Plan) -> None:
 
 
 def test_a_group_is_as_large_as_the_step_says(told: Plan) -> None:
-    group = pairs.largest(told, STEP, None, 1)[0]
+    group = pairs.largest(told, STEP, "text", 1)[0]
     assert group["group_size"] == 41 and group["removed"][0]["jaccard"] == 0.9
     shown = pairs.render_groups([group], WIDE)
     assert "and 39 more" in shown and "Jaccard 0.875 estimated, 0.900 exact" in shown
@@ -187,7 +187,7 @@ def test_a_group_is_as_large_as_the_step_says(told: Plan) -> None:
 @pytest.mark.parametrize(
     ("stage", "reason", "said"),
     [
-        ("normalise", None, "no such global step"),
+        ("normalise", None, "no step that removes duplicates"),
         ("exact_dedupe", None, "did you mean 'exact_dedup'?"),
         (None, "texd", "did you mean 'text'?"),
     ],
@@ -224,7 +224,7 @@ def test_trace_says_for_how_many_a_survivor_stands(plan: Plan) -> None:
     [entry] = trace.document(plan, group["survivor"]["id"])
     assert entry["stands_for"] == {STEP: 3} and entry["duplicate_count"] == 3
     assert entry["duplicate_of"] is None
-    assert "for      3 documents: exact_dedup 3, itself included" in trace.render([entry])
+    assert "stands   for 3 documents, itself included (exact_dedup 3)" in trace.render([entry])
 
 
 def test_trace_follows_a_survivor_that_a_later_step_removed(tmp_path: Path) -> None:
@@ -254,6 +254,45 @@ def test_trace_follows_a_survivor_that_a_later_step_removed(tmp_path: Path) -> N
         [kept] = trace.document(plan, then["survivor"])
         assert kept["stands_for"] == {"by_url": 2} and kept["duplicate_count"] == 3
         assert trace.render([entry]).count("  survivor ") == 2
+
+
+def test_a_step_that_edits_removes_no_duplicates(tmp_path: Path) -> None:
+    """What it empties is dropped, but nobody survived it."""
+    texts = [page(1), page(1).splitlines()[1]]
+    inputs = write_jsonl(tmp_path / "x.jsonl", texts)
+    stages = recipe({"normalise": {}}, {"line_dedup": {"keep": "none"}})
+    done = run(stages, inputs=inputs, output=tmp_path / "r", workers=1, quiet=True)
+    plan = open_plan(done.path)
+    [sample] = sampled(plan, "empty")
+    assert sample["stage"] == "line_dedup" and "survivor" not in sample
+    [entry] = trace.document(plan, sample["id"])
+    assert entry["duplicate_of"] is None and entry["stands_for"] == {}
+    with pytest.raises(RecipeError, match="no step that removes duplicates"):
+        pairs.largest(plan, None, None, 5)
+
+
+def test_near_duplicates_come_with_their_similarity(tmp_path: Path) -> None:
+    """Of 120 different words one is another: 5 shingles of 116 in each, 111 of 121 in both."""
+    words = [f"word{i}" for i in range(120)]
+    edited = [*words[:60], "other", *words[61:]]
+    inputs = write_jsonl(tmp_path / "x.jsonl", [" ".join(words), " ".join(edited), page(1)])
+    stages = recipe({"normalise": {}}, {"minhash_dedup": {"verify": "text"}})
+    done = run(stages, inputs=inputs, output=tmp_path / "r", workers=1, quiet=True)
+    plan = open_plan(done.path)
+    [pair] = sampled(plan, "near_duplicate")
+    assert pair["jaccard"] == pytest.approx(111 / 121) and pair["group_size"] == 2
+    assert abs(pair["similarity"] - pair["jaccard"]) < 0.15
+    assert {pair["removed"]["text"], pair["survivor"]["text"]} == {
+        " ".join(words),
+        " ".join(edited),
+    }
+    for side in ("removed", "survivor"):
+        spans = [pair[side]["text"][i:j].split() for i, j in pair["shared"][side]]
+        assert spans == [words[:60], words[61:]]
+    [group] = pairs.largest(plan, "minhash_dedup", None, 5)
+    assert group["group_size"] == 2 and group["removed"][0]["jaccard"] == pair["jaccard"]
+    [entry] = trace.document(plan, pair["survivor"]["id"])
+    assert entry["stands_for"] == {"minhash_dedup": 2} and entry["duplicate_count"] == 2
 
 
 def test_the_command_line_shows_pairs_and_groups(

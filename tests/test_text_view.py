@@ -96,6 +96,9 @@ def test_words_are_those_of_the_reference(batch: list[str]) -> None:
         columns = (*columns, seen.exact_hashes, found.flags)
         assert list(zip(*(column[own].tolist() for column in columns), strict=True)) == expected
         assert seen.word_totals.code_points[d] == sum(word[2] for word in expected)
+    for offsets, hashes in (seen.word_hashes(), view(*batch).word_hashes()):
+        assert offsets.tolist() == seen.words.offsets.tolist()
+        assert hashes.tolist() == seen.words.hashes.tolist()
     assert (np.diff(seen.words.offsets) == view(*batch).word_counts()).all()
     assert (seen.word_totals.code_points == view(*batch).word_totals.code_points).all()
 
@@ -299,6 +302,7 @@ def test_every_kernel_is_compiled_for_one_signature() -> None:
     for batch in (text, text.slice(1), text.slice(2), text.slice(3), text[:0], odd):
         seen = TextView(batch)
         _ = (
+            seen.word_hashes(),
             seen.word_counts(),
             seen.words,
             seen.lines,

@@ -127,7 +127,7 @@ def render(found: Mapping[str, Any]) -> str:
         [
             *lines,
             "",
-            "Probability that two documents share a band, by their Jaccard similarity; half at:",
-            "the similarity of which half do. * datasketch's optimum for what is stated.",
+            "Probability that two documents share a band, by Jaccard similarity; half at: the",
+            "similarity of which half of the pairs do. * datasketch's optimum for what is stated.",
         ]
     )

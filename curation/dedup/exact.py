@@ -114,6 +114,10 @@ class ExactDedup(GlobalStep):
             found += [lines, Phase(name, "range", (lines.name, "lines"))]
         return tuple(found)
 
+    def sizes(self) -> dict[tuple[str, str], float]:
+        lines = {(f"{name}_lines", "lines"): float(LINE.itemsize) for name in self.by}
+        return {("", "records"): RECORD.itemsize, **lines}
+
     def exchange(
         self, phase: str, part: int, parts: int, sources: Sources
     ) -> Mapping[str, np.ndarray]:

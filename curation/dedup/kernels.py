@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curation.text.cache import inline, kernel, pointer
+from curation.text.kernels import finalise, mix
 
 Longs = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
@@ -26,14 +27,6 @@ GOLDEN = 0x9E3779B97F4A7C15
 
 #: Shingles whose minimum is taken in registers before a signature is touched.
 BLOCK = 8
-
-
-@inline
-def finalise(state: Any) -> Any:
-    """MurmurHash3's finaliser: a bijection of 64 bits after which all bits are fit for use."""
-    state = (state ^ state >> np.uint64(33)) * np.uint64(0xFF51AFD7ED558CCD)
-    state = (state ^ state >> np.uint64(33)) * np.uint64(0xC4CEB9FE1A85EC53)
-    return state ^ state >> np.uint64(33)
 
 
 @inline
@@ -134,8 +127,7 @@ def hash_bands(signatures: Values, bands: int, rows: int, salts: Hashes, hashes:
             state = finalise(salts[d] + np.uint64(k) * np.uint64(GOLDEN))
             at = d * size + k * rows
             for r in range(rows):
-                state = (state ^ np.uint64(source[at + r])) * np.uint64(BASE)
-                state ^= state >> np.uint64(32)
+                state = mix(state, source[at + r])
             target[d * bands + k] = finalise(state)
 
 

@@ -29,6 +29,8 @@ LINE = np.dtype([*RECORD.descr, ("unit", "<u4")])
 #: A line that goes: 16 bytes, sorted.
 SPAN = np.dtype([("unit", "<u4"), ("row", "<u4"), ("start", "<u4"), ("stop", "<u4")])
 
+TYPICAL = 40  # lines of a web page, for the plan
+
 Keep = Literal["first", "none"]
 
 #: Bytes that the phases take at most, as multiples of the bytes of their records and lines.
@@ -43,8 +45,8 @@ class LineDedup(GlobalStep):
     which one is the first depends on no machine, batch or file. A deleted line takes its newline
     with it; all other bytes stay, blank lines too.
 
-    The defaults are those of CCNet (Wenzek et al. 2020, section 3.1): the first occurrence stays,
-    all others go; CCNet's window is 1 to 50 shards of a crawl, in the order of its files. Llama 3
+    The defaults are those of CCNet (Wenzek et al. 2020): the first occurrence stays, all others go;
+    CCNet's window is 1 to 50 shards of a crawl, in the order of its files. Llama 3
     (Dubey et al. 2024, section 3.1.1) deletes lines seen more than 6 times in windows of 30 million
     documents: `{above: 6, keep: none, window: 30_000_000}`.
     """
@@ -87,6 +89,13 @@ class LineDedup(GlobalStep):
             Phase("repeated", "range", ("lines", "lines"), memory=REPEATED_MEMORY),
         )
 
+    def sizes(self) -> dict[tuple[str, str], float]:
+        """Of documents with `TYPICAL` lines; theirs has no bound."""
+        return {
+            ("", "records"): TYPICAL * RECORD.itemsize,
+            ("lines", "lines"): TYPICAL * LINE.itemsize,
+        }
+
     def exchange(
         self, phase: str, part: int, parts: int, sources: Sources
     ) -> Mapping[str, np.ndarray]:
@@ -106,10 +115,11 @@ class LineDedup(GlobalStep):
         return max(1, -(-documents // self.window))
 
     def collate(self, sources: Sources) -> Iterator[Edits]:
-        spans = sorted_spans(_of_units(sources.arrays("repeated", "spans"), sources.units))
+        found = _of_units(sources.arrays("repeated", "spans"), sources.units)
+        pieces = [spans.copy() for spans in found]  # not mapped: there may be many
         for unit in sources.units:
-            mine = slice(*np.searchsorted(spans["unit"], [unit, unit + 1]))
-            yield Edits(*joined(spans[mine]))
+            mine = np.concatenate([np.empty(0, SPAN), *_of_units(pieces, [unit])])
+            yield Edits(*joined(_in_order(mine)))
 
 
 def _of_units(arrays: Iterable[np.ndarray], units: Sequence[int]) -> Iterator[np.ndarray]:
@@ -145,7 +155,7 @@ def repeated(lines: np.ndarray, above: int, keep: Keep, windows: int) -> np.ndar
     goes = np.repeat(*_more_than(above, starts))
     if keep == "first":
         goes &= ~_first(lines, np.flatnonzero(starts))
-    return sorted_spans([lines[goes]])
+    return _in_order(_spans(lines[goes]))
 
 
 def _starts(*keys: np.ndarray) -> np.ndarray:
@@ -172,11 +182,17 @@ def _first(lines: np.ndarray, at: np.ndarray) -> np.ndarray:
     return first
 
 
-def sorted_spans(pieces: Iterable[np.ndarray]) -> np.ndarray:
-    """Spans of lines, or lines, as one sorted array of spans."""
-    names = [*(SPAN.names or ())]
-    spans = np.concatenate([np.empty(0, SPAN), *(piece[names].astype(SPAN) for piece in pieces)])
-    rows = spans["unit"].astype(np.uint64) << np.uint64(32) | spans["row"]
+def _spans(lines: np.ndarray) -> np.ndarray:
+    spans = np.empty(len(lines), SPAN)
+    for name in SPAN.names or ():
+        spans[name] = lines[name]
+    return spans
+
+
+def _in_order(spans: np.ndarray) -> np.ndarray:
+    rows = spans["unit"].astype(np.uint64)
+    rows <<= np.uint64(32)
+    rows |= spans["row"]
     return spans[np.lexsort([spans["start"], rows])]
 
 

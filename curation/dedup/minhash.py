@@ -25,10 +25,11 @@ Documents are numbered in order of group and place; the numbers take 64 bits fro
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -51,10 +52,12 @@ DOC = np.dtype([("unit", "<i8"), ("row", "<i8"), ("shingles", "<i8")])
 #: What is decided: who removed whom, and on which evidence.
 VERDICT = np.dtype(
     [
-        *[("unit", "<i8"), ("row", "<i8"), ("by_unit", "<i8"), ("by_row", "<i8")],
-        *[("by_id", "<u8", 2), ("similarity", "<f8"), ("jaccard", "<f8"), ("group", "<i8")],
+        *[("unit", "<i8"), ("row", "<i8"), ("by_id", "<u8", 2), ("by_batch", "<i8")],
+        *[("similarity", "<f8"), ("jaccard", "<f8"), ("group", "<i8")],
     ]
 )
+#: A document of the index that is in a component: its number among all of the index.
+OLD = np.dtype([("component", "<i8"), ("doc", "<i8")])
 PART_BYTES = 256 << 20  # of members (and shingles) per task that walks through components
 SPILL_BYTES = 512 << 20  # larger arrays lie in a file instead of memory
 EDGES = 1 << 22  # pairs that are joined at a time
@@ -72,12 +75,24 @@ def _policy(value: str) -> str:
     return value
 
 
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) < len(names):
+        raise ValueError(f"{max(names, key=names.count)!r} is named twice: it has one place")
+    return names
+
+
 def _verify(value: float | str) -> float | str:
     if isinstance(value, str) and not _TEXT.fullmatch(value):
         raise ValueError(f"a number from 0 to 1, text or text(0.9) is wanted (got {value!r})")
     if not 0 <= _threshold(value) <= 1:
         raise ValueError(f"the similarity must lie between 0 and 1 (got {value})")
     return value
+
+
+def _directory(value: str | None) -> str | None:
+    if value is not None and "://" in value:
+        raise ValueError(f"a directory that all workers see is wanted (got {value!r})")
+    return value and os.path.abspath(value)
 
 
 def _threshold(value: float | str) -> float:
@@ -99,6 +114,7 @@ class MinHashDedup(GlobalStep):
         "similarity": "double",  # estimated Jaccard with the survivor
         "jaccard": "double",  # exact; null unless asked for
         "group_size": "int64",  # documents that the survivor stands for here, itself included
+        "batch": "string",  # of the index, which has the survivor; null: it is of this run
     }
 
     bands: int = Field(default=14, ge=1, le=10_000)
@@ -115,10 +131,14 @@ class MinHashDedup(GlobalStep):
     policy: Annotated[str, AfterValidator(_policy)] = "first_id"
     """Who comes first, and so survives: `first_id`, `longest` (bytes of text), `newest` (by date)
     or `highest(stage.signal)` (of an earlier stage); those without a date or signal come last."""
-    sources: tuple[str, ...] = ()
+    sources: Annotated[tuple[str, ...], AfterValidator(_distinct)] = ()
     """Sources, the best first: they come before the policy. Others come after them."""
-    crawls: tuple[str, ...] = ()
+    crawls: Annotated[tuple[str, ...], AfterValidator(_distinct)] = ()
     """Crawls, the earliest first: they come before all else. Others come after them."""
+    index: Annotated[str | None, AfterValidator(_directory)] = None
+    """Directory of an index: what earlier runs kept comes before all documents of this one, which
+    adds what it keeps. Made if need be."""
+    places: ClassVar[frozenset[str]] = frozenset(("index",))
 
     def depends(self) -> dict[str, str]:
         return {**versions(), "signature": str(SIGNATURE_VERSION)}
@@ -140,9 +160,13 @@ class MinHashDedup(GlobalStep):
 
     @property
     def member(self) -> np.dtype:
-        """A record with its component, its unit, and where its shingles lie (in `verify: text`)."""
-        more = [("component", "<i8"), ("unit", "<i8"), ("start", "<i8"), ("length", "<i8")]
-        return np.dtype([*more, *_fields(self.record)])
+        """A record with its component, its unit, and where its shingles lie (in `verify: text`).
+
+        `batch` counts those of the index, and after them this run; of a document of the index,
+        unit and row are its place there.
+        """
+        more = [("component", "<i8"), ("batch", "<i8"), ("unit", "<i8")]
+        return np.dtype([*more, ("start", "<i8"), ("length", "<i8"), *_fields(self.record)])
 
     @property
     def exact(self) -> bool:
@@ -175,18 +199,38 @@ class MinHashDedup(GlobalStep):
         if self.policy == "newest":
             return _descending(_seconds(docs["date"]))
         for name in self.signals():
-            values = pc.cast(docs[name], pa.float64())
+            values = pc.cast(
+                docs[name], pa.float64(), safe=False
+            )  # integers above 2**53 are rounded
             return _descending(values.to_numpy(zero_copy_only=False))
         return np.zeros(len(docs), np.uint64)
 
+    def index_directory(self) -> str | None:
+        return self.index
+
+    def index_form(self) -> dict[str, Any]:
+        names = ("bands", "rows", "ngram", "scope")
+        exact = {"texts": "shingles" if self.exact else "none"}
+        return {**{name: getattr(self, name) for name in names}, **exact, **self.depends()}
+
     def phases(self) -> tuple[Phase, ...]:
+        more = (Phase("index", "units", memory=4),) if self.index else ()
         return (
             Phase("lines", "units", memory=2.5),
             Phase("pairs", "range", ("lines", "bands"), memory=4),
             Phase("components", "whole", ("lines", "docs"), memory=1),
             Phase("members", "units", memory=2.5),
             Phase("clusters", "rows", ("components", "parts"), memory=4),
+            *more,
         )
+
+    def sizes(self) -> dict[tuple[str, str], float]:
+        return {
+            ("", "records"): self.record.itemsize,
+            ("lines", "bands"): BAND.itemsize * self.bands,
+            ("lines", "docs"): DOC.itemsize,
+            ("components", "parts"): self.member.itemsize,  # without shingles
+        }
 
     def exchange(
         self, phase: str, part: int, parts: int, sources: Sources
@@ -199,6 +243,8 @@ class MinHashDedup(GlobalStep):
             return self._components(sources)
         if phase == "members":
             return self._members(part, sources)
+        if phase == "index":
+            return self._kept(sources)
         return self._clusters(part, sources)
 
     def _records(self, unit: int, sources: Sources) -> np.ndarray:
@@ -215,18 +261,14 @@ class MinHashDedup(GlobalStep):
             found["row"], found["shingles"] = records["row"], records["shingles"]
             docs.append(found)
             hashes.append(self._bands(records))
-        flat = np.concatenate(hashes).reshape(-1)
-        order = np.argsort(flat)
-        bands = np.empty(len(flat), BAND)
-        bands["hash"] = flat[order]
-        bands["doc"] = order // self.bands
-        return {"docs": np.concatenate(docs), "bands": bands}
+        return {"docs": np.concatenate(docs), "bands": _sorted_bands(np.concatenate(hashes))}
 
     def _bands(self, records: np.ndarray) -> np.ndarray:
         return band_hashes(records["signature"], self.bands, self.rows, records["scope"])
 
     def _components(self, sources: Sources) -> dict[str, np.ndarray]:
-        total = sum(sources.rows("lines", "docs"))
+        old = sum(len(records) for _, records in sources.index("records"))
+        total = old + sum(sources.rows("lines", "docs"))
         labels = _room(total, np.dtype(np.int32 if total < 1 << 31 else np.int64), sources)
         clusters.forest(labels)
         for pairs in sources.arrays("pairs", "edges"):
@@ -234,20 +276,26 @@ class MinHashDedup(GlobalStep):
                 clusters.join(labels, np.array(pairs[start : start + EDGES]))
         weights = np.zeros(clusters.label(labels), np.int64)
         place = 0
-        for docs in sources.arrays("lines", "docs"):
+        every = (records for _, records in sources.index("records"))
+        for docs in (*every, *sources.arrays("lines", "docs")):
             own = labels[place : place + len(docs)]
             place += len(docs)
-            inside = own >= 0
-            size = np.full(int(inside.sum()), self.member.itemsize, np.int64)
+            inside = np.flatnonzero(own >= 0)
+            size = np.full(len(inside), self.member.itemsize, np.int64)
             if self.exact:
                 size += 8 * docs["shingles"][inside]
             np.add.at(weights, own[inside], size)
         cuts, parts = _divide(weights, PART_BYTES)
-        return {"labels": labels, "cuts": cuts, "parts": parts}
+        known = np.flatnonzero(labels[:old] >= 0)
+        found = np.empty(len(known), OLD)
+        found["component"], found["doc"] = labels[known], known
+        found = found[np.argsort(found["component"], kind="stable")]
+        return {"labels": labels, "cuts": cuts, "parts": parts, "old": found}
 
     def _members(self, part: int, sources: Sources) -> dict[str, np.ndarray]:
         [labels] = sources.arrays("components", "labels")
-        place = sum(sources.rows("lines", "docs")[:part])
+        place = sum(len(records) for _, records in sources.index("records"))
+        place += sum(sources.rows("lines", "docs")[:part])
         pieces = [np.empty(0, self.member)]
         for unit in sources.units:
             records = self._records(unit, sources)
@@ -258,6 +306,7 @@ class MinHashDedup(GlobalStep):
             for name in self.record.names or ():
                 members[name] = records[name][inside]
             members["component"], members["unit"] = own[inside], unit
+            members["batch"] = len(sources.batches)
             pieces.append(members)
         members = np.concatenate(pieces)
         made = {}
@@ -286,20 +335,16 @@ class MinHashDedup(GlobalStep):
     def _clusters(self, part: int, sources: Sources) -> dict[str, np.ndarray]:
         [cuts] = sources.arrays("components", "cuts")
         low, high = (int(cut) for cut in cuts[part : part + 2])
-        pieces = [np.empty(0, self.member)]
-        sets: list[np.ndarray] = []
+        pieces, sets = self._old(low, high, sources)
         hashes = sources.arrays("members", "shingles") if self.exact else repeat(None)
         for array, own in zip(sources.arrays("members", "members"), hashes, strict=False):
             some = array[between(array["component"], low, high)]
             pieces.append(some)
-            if own is not None:
-                ends = (some["start"] + some["length"]).tolist()
-                places = zip(some["start"].tolist(), ends, strict=True)
-                sets += [np.array(own[start:end]) for start, end in places]
+            sets += _sets(some, own)
         members = _gathered(pieces, sources)
         order = np.lexsort([members[name] for name in ("row", "unit", "content")]
             + [members["id"][:, 1], members["id"][:, 0]]
-            + [members[name] for name in ("policy", "source", "crawl", "component")]
+            + [members[name] for name in ("policy", "source", "crawl", "batch", "component")]
         )  # fmt: skip
         members = members[order]
         ends = np.flatnonzero(np.diff(members["component"])) + 1
@@ -308,11 +353,56 @@ class MinHashDedup(GlobalStep):
             starts,
             np.ascontiguousarray(members["signature"]),
             self._bands(members),
-            np.zeros(len(members), dtype=bool),
+            members["batch"] < len(sources.batches),
             _threshold(self.verify),
             _in_order(sets, order) if self.exact else None,
         )
-        return _verdicts(members, found)
+        return _verdicts(members, found, len(sources.batches))
+
+    def _old(
+        self, low: int, high: int, sources: Sources
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Of these components, the documents of the index, and their shingles."""
+        [old] = sources.arrays("components", "old")
+        old = old[between(old["component"], low, high)]
+        pieces, sets, place = [np.empty(0, self.member)], list[np.ndarray](), 0
+        hashes = sources.index("shingles") if self.exact else repeat((0, None))
+        for number, ((batch, records), (_, own)) in enumerate(
+            zip(sources.index("records"), hashes, strict=False)
+        ):
+            at = old["doc"] - place
+            place += len(records)
+            here = (at >= 0) & (at < len(records))
+            at = at[here]
+            members = np.zeros(len(at), self.member)
+            for name in records.dtype.names or ():
+                members[name] = records[name][at]
+            members["component"], members["batch"] = old["component"][here], batch
+            members["unit"], members["row"] = number, at
+            pieces.append(members)
+            sets += _sets(members, own)
+        return pieces, sets
+
+    def _kept(self, sources: Sources) -> dict[str, np.ndarray]:
+        """What an index keeps of the documents of this task that stay."""
+        removed = _of_units(sources, "removed", VERDICT)
+        pieces = [np.empty(0, self.member)]
+        for unit in sources.units:
+            records = self._records(unit, sources)
+            gone = removed["row"][between(removed["unit"], unit, unit + 1)]
+            records = records[~np.isin(records["row"], gone)]
+            members = np.zeros(len(records), self.member)
+            for name in self.record.names or ():
+                members[name] = records[name]
+            members["unit"] = unit
+            pieces.append(members)
+        members = np.concatenate(pieces)
+        made = {"shingles": self._shingles(members, sources)} if self.exact else {}
+        names = [name for name in self.member.names or () if name not in _OF_A_RUN]
+        records = np.empty(len(members), np.dtype([(n, *_shape(self.member[n])) for n in names]))
+        for name in names:
+            records[name] = members[name]
+        return {"records": records, "bands": _sorted_bands(self._bands(records)), **made}
 
     def collate(self, sources: Sources) -> Iterator[Removals]:
         removed = _of_units(sources, "removed", VERDICT)
@@ -330,8 +420,36 @@ class MinHashDedup(GlobalStep):
                     "similarity": gone["similarity"],
                     "jaccard": gone["jaccard"],
                     "group_size": gone["group"],
+                    "batch": _names(gone["by_batch"], sources.batches),
                 },
             )
+
+
+#: What of a member means nothing to a later run.
+_OF_A_RUN = frozenset(("component", "batch", "unit", "row"))
+
+
+def _names(places: np.ndarray, batches: Sequence[str]) -> pa.Array:
+    """Names of batches; null for this run, which comes after them."""
+    return pa.array([*batches, None], pa.string()).take(pa.array(places))
+
+
+def _sorted_bands(hashes: np.ndarray) -> np.ndarray:
+    """The lines of documents, given the hashes of their bands (documents, bands)."""
+    flat = hashes.reshape(-1)
+    order = np.argsort(flat)
+    bands = np.empty(len(flat), BAND)
+    bands["hash"] = flat[order]
+    bands["doc"] = order // hashes.shape[1]
+    return bands
+
+
+def _sets(members: np.ndarray, shingles: np.ndarray | None) -> list[np.ndarray]:
+    """The shingles of each member, where they are there."""
+    if shingles is None:
+        return []
+    places = zip(members["start"].tolist(), members["length"].tolist(), strict=True)
+    return [np.array(shingles[start : start + length]) for start, length in places]
 
 
 def _fields(kind: np.dtype) -> list[Any]:
@@ -384,11 +502,13 @@ def _moment(date: str) -> float:
 
 
 def _pairs(part: int, parts: int, sources: Sources) -> dict[str, np.ndarray]:
-    sizes = sources.rows("lines", "docs")
+    sizes = [len(records) for _, records in sources.index("records")]
+    sizes += sources.rows("lines", "docs")
     kind = np.dtype(np.uint32 if sum(sizes) < 1 << 32 else np.uint64)
     hashes, documents = [np.empty(0, np.uint64)], [np.empty(0, kind)]
     place = 0
-    for size, bands in zip(sizes, sources.arrays("lines", "bands"), strict=True):
+    old = (bands for _, bands in sources.index("bands"))
+    for size, bands in zip(sizes, chain(old, sources.arrays("lines", "bands")), strict=True):
         some = bands[key_range(bands["hash"], part, parts)]
         hashes.append(np.array(some["hash"]))
         documents.append(some["doc"].astype(kind) + kind.type(place))
@@ -432,8 +552,8 @@ def _in_order(sets: Sequence[np.ndarray], order: np.ndarray) -> tuple[np.ndarray
     return offsets.astype(np.int64), np.concatenate([np.empty(0, np.uint64), *chosen])
 
 
-def _verdicts(members: np.ndarray, found: clusters.Found) -> dict[str, np.ndarray]:
-    """Removals and what survivors stand for, each in order of unit and row."""
+def _verdicts(members: np.ndarray, found: clusters.Found, run: int) -> dict[str, np.ndarray]:
+    """Removals and what survivors of this run (its `batch`) stand for, in order of unit and row."""
     gone = np.flatnonzero(found.survivors >= 0)
     by = found.survivors[gone]
     sizes = np.ones(len(members), np.int64)
@@ -442,10 +562,13 @@ def _verdicts(members: np.ndarray, found: clusters.Found) -> dict[str, np.ndarra
     np.add.at(weights, by, members["weight"][gone])
     removed = np.empty(len(gone), VERDICT)
     for name in ("unit", "row"):
-        removed[name], removed[f"by_{name}"] = members[name][gone], members[name][by]
-    removed["by_id"], removed["group"] = members["id"][by], sizes[by]
+        removed[name] = members[name][gone]
+    for name in ("id", "batch"):
+        removed[f"by_{name}"] = members[name][by]
+    removed["group"] = sizes[by]
     removed["similarity"], removed["jaccard"] = found.similarities[gone], found.jaccards[gone]
     survivors = np.unique(by)
+    survivors = survivors[members["batch"][survivors] == run]
     counts = np.empty(len(survivors), COUNT)
     counts["unit"], counts["row"] = members["unit"][survivors], members["row"][survivors]
     counts["count"] = weights[survivors]

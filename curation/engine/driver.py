@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from curation.engine import resources
+from curation.engine import index, resources
 from curation.engine.base import Base
 from curation.engine.exchange import (
     COLLAPSE,
@@ -201,7 +201,23 @@ class _Driver:
         write_bytes(self.plan.run / "stats.json", canonical(stats) + b"\n")
         write_bytes(self.plan.run / "timings.json", canonical(timings(books)) + b"\n")
         self._tidy()
+        self._publish()
         return Outcome(stats, unfinished(self.plan, books[0]))
+
+    def _publish(self) -> None:
+        """Adds what the run has decided to the indexes of its global steps."""
+        for spec, directory in self.plan.indexed():
+            assert isinstance(spec.stage, GlobalStep)
+            done = self.done[self.plan.exchange_of(spec).index]
+            arrays: dict[str, list[tuple[Path, Output]]] = {}
+            for task in sorted(name for name in done if name.startswith("index-")):
+                for name, output in done[task].outputs.items():
+                    arrays.setdefault(name, []).append((output.locate(self.plan.run), output))
+            name, form = self.plan.recipe.settings.name, spec.stage.index_form()
+            try:
+                index.publish(directory, form, name, self.plan.origin, self.plan.files, arrays)
+            except (index.IndexUnusable, OSError) as error:
+                raise RunFailed(f"{spec.name}: index: {error}") from None
 
     def _shard_outcome(self, shard: Shard) -> Outcome:
         books = books_of(self.plan)
@@ -327,6 +343,10 @@ class _Driver:
                 for name, output in zip(names, records.values(), strict=True)
             ]
         )
+        if batches := self.plan.indexes.get(segment.step.name):
+            directory = Path(step.index_directory() or "")
+            found = [index.Batch.load(directory / "batches" / name) for name in batches]
+            consumed = digest_of([consumed, [batch.digest for batch in found]])
         groups = groups_of({ordinal: output.bytes for ordinal, output in records.items()})
         made: dict[tuple[str, str], list[Output]] = {}
         last = [Phase(COLLATE, "units", memory=1)]
@@ -523,6 +543,23 @@ class _Driver:
         for path in directory.iterdir():
             if path.name not in named and not path.name.startswith("."):
                 path.unlink()
+
+
+def outlook(step: GlobalStep, documents: int, earlier: int, units: int) -> list[dict[str, Any]]:
+    """Tasks of each phase of an exchange, and bytes of memory that one takes at most, for so many
+    documents that come to it, beside `earlier` ones of an index."""
+    sizes = step.sizes()
+    groups = max(-(-int(documents * sizes["", "records"]) // GROUP_BYTES), -(-units // GROUP_UNITS))
+    found = []
+    for phase in (*step.phases(), Phase(COLLATE, "units", memory=1)):
+        if phase.by == "units":
+            tasks, size = max(1, groups), int(documents * sizes["", "records"])
+        else:
+            size = int((documents + earlier) * sizes.get(phase.of, 0))
+            tasks = 1 if phase.by == "whole" else max(1, -(-size // EXCHANGE_BYTES))
+        memory = resources.of_exchange(int(phase.memory * size / tasks))
+        found.append({"phase": phase.name, "tasks": tasks, "memory_per_task": memory})
+    return found
 
 
 def groups_of(sizes: Mapping[int, int]) -> list[tuple[int, tuple[int, ...]]]:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curation.document import Documents
-from curation.engine import collapse
+from curation.engine import collapse, index
 from curation.engine.chain import BATCH_DOCUMENTS, as_column
 from curation.engine.plan import Plan, Segment, Task, Unit
 from curation.engine.tables import read_batches, signals_schema, write_table
@@ -156,6 +156,15 @@ class RunSources:
                 yield load_array(whole(self._plan, output) if self._check else path)
             except (OSError, ValueError):
                 raise DamagedFile(output.path) from None
+
+    @property
+    def batches(self) -> Sequence[str]:
+        return self._plan.indexes.get(self._step.name, ())
+
+    def index(self, name: str) -> Iterator[tuple[int, np.ndarray]]:
+        assert isinstance(self._step.stage, GlobalStep)
+        directory = self._step.stage.index_directory()
+        return index.load(Path(directory), self.batches, name) if directory else iter(())
 
     def rows(self, phase: str, name: str) -> list[int]:
         return [output.rows for output in self._outputs(phase, name)]

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from curation.document import DOCUMENT_SCHEMA, SCHEMA_VERSION, Documents
+from curation.engine import index
 from curation.engine.chain import as_column
 from curation.engine.recipe import (
     CommonCrawlInput,
@@ -164,6 +165,7 @@ class Plan:
     units: tuple[Unit, ...]
     segments: tuple[Segment, ...]
     types: Mapping[str, str]  # Arrow types of the signals, `<stage>.<signal>`
+    indexes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # batches read, by step
 
     def signal_types(self, segment: Segment) -> dict[str, pa.DataType]:
         names = set(segment.accounts)
@@ -180,6 +182,24 @@ class Plan:
             for name, alias in said.items():
                 types[f"{spec.name}.{name}"] = pa.type_for_alias(alias)
         return types
+
+    @cached_property
+    def files(self) -> list[InputFile]:
+        """The input files, each once."""
+        return list(dict.fromkeys(unit.input for unit in self.units))
+
+    @cached_property
+    def origin(self) -> str:
+        """What the run is made of and from; not where it lies, nor what an index had for it."""
+        return digest_of([[s.key for s in self.segments], [asdict(f) for f in self.files]])
+
+    def indexed(self) -> list[tuple[StageSpec, Path]]:
+        """The global steps that have an index of earlier crawls, and where it lies."""
+        return [
+            (spec, Path(directory))
+            for spec in self.recipe.stages
+            if isinstance(spec.stage, GlobalStep) and (directory := spec.stage.index_directory())
+        ]
 
     @cached_property
     def maps(self) -> list[Segment]:
@@ -219,8 +239,9 @@ class Plan:
             "seed": self.recipe.settings.seed,
             "recipe": self.recipe.resolved(),
             "import_path": sorted(homes),
-            "inputs": [asdict(file) for file in dict.fromkeys(unit.input for unit in self.units)],
+            "inputs": [asdict(file) for file in self.files],
             "signals": dict(self.types),
+            "indexes": {name: list(batches) for name, batches in self.indexes.items()},
             "segments": [
                 {
                     "index": segment.index,
@@ -263,12 +284,27 @@ def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
     units = units_of(recipe, files)
     segments = cut(recipe)
     types = probe(recipe)
+    _signals_are_given(segments, types)
     if run is None:
         identity = digest_of(
             [recipe.resolved(), [s.key for s in segments], [asdict(f) for f in files]]
         )
         run = Path("runs") / f"{settings.name}-{identity[:8]}"
-    return Plan(Path(os.path.abspath(run)), recipe, units, segments, types)
+    plan = Plan(Path(os.path.abspath(run)), recipe, units, segments, types)
+    return replace(plan, indexes=_indexes(plan))
+
+
+def _indexes(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """What each global step with an index reads of it. Raises RecipeError."""
+    found = {}
+    for spec, directory in plan.indexed():
+        assert isinstance(spec.stage, GlobalStep)
+        try:
+            form = spec.stage.index_form()
+            found[spec.name] = index.readable(directory, form, plan.origin, plan.files)
+        except index.IndexUnusable as error:
+            raise RecipeError(f"stage {spec.name}: index: {error}") from None
+    return found
 
 
 def units_of(recipe: Recipe, files: Sequence[InputFile]) -> tuple[Unit, ...]:
@@ -365,6 +401,23 @@ def cut(recipe: Recipe, keys: Sequence[str] | None = None) -> tuple[Segment, ...
     return tuple(replace(s, key=key) for s, key in zip(segments, keys, strict=True))
 
 
+def _signals_are_given(segments: Sequence[Segment], types: Mapping[str, str]) -> None:
+    """Refuses a global step that reads a signal which the segment before it does not give, or one
+    that is no number (RecipeError)."""
+    for segment in segments:
+        prefixes = tuple(f"{spec.name}." for spec in segment.stages)
+        given = [name for name in types if name.startswith(prefixes)]
+        for spec in segment.prepares:
+            assert isinstance(spec.stage, GlobalStep)
+            for name in spec.stage.signals():
+                where = f"stages: {spec.name} reads the signal {name!r},"
+                if name not in given:
+                    hint = nearest(name, given)
+                    raise RecipeError(f"{where} which no stage right before it gives{hint}")
+                if types[name] in ("string", "large_string"):
+                    raise RecipeError(f"{where} which is {types[name]}: a number is wanted")
+
+
 def edits(spec: StageSpec) -> bool:
     """Whether a stage is a global step that edits texts."""
     return isinstance(spec.stage, GlobalStep) and spec.stage.edits
@@ -391,7 +444,7 @@ def stage_key(spec: StageSpec) -> tuple[str, str]:
     rules = rules_of(stage)
     thresholds = {rule.parameter for rule in rules if rule.parameter}
     parameters = spec.parameters()
-    scores = {k: v for k, v in parameters.items() if k not in thresholds}
+    scores = {k: v for k, v in parameters.items() if k not in thresholds | stage.places}
     decisions = {k: v for k, v in parameters.items() if k in thresholds}
     try:
         depends = {str(name): str(value) for name, value in stage.depends().items()}
@@ -544,7 +597,7 @@ def first_difference(old: Any, new: Any, path: str = "") -> str | None:
     """Where two records differ first, for a person; None where they are equal."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
-            if key in ("import_path",):
+            if key in ("import_path", "indexes"):
                 continue
             found = first_difference(old.get(key), new.get(key), f"{path}.{key}" if path else key)
             if found:
@@ -575,7 +628,8 @@ def _open(path: Path, stamp: int) -> Plan:
     recipe = load(record["recipe"])
     keys = [segment["key"] for segment in record["segments"]]
     units = units_of(recipe, [InputFile(**entry) for entry in record["inputs"]])
-    return Plan(path.parent, recipe, units, cut(recipe, keys), record["signals"])
+    batches = {name: tuple(names) for name, names in record.get("indexes", {}).items()}
+    return Plan(path.parent, recipe, units, cut(recipe, keys), record["signals"], batches)
 
 
 def open_plan(run: str | Path) -> Plan:

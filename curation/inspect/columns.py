@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby, islice, zip_longest
 
 import numpy as np
 import wcwidth
+from numpy.typing import NDArray
 
-from curation.inspect.passages import Worded, aligned, shared
+from curation.inspect.passages import Block, Worded, aligned, shared
 from curation.inspect.terminal import Terminal, one_line
 
 LEAST = 40  # columns of a text
 SEPARATOR = " │ "
 MARKS = ("⟦", "⟧")  # around shared passages where there is no bold
 BOLD = ("\x1b[1m", "\x1b[0m")
-LONG = 480  # columns of a stretch from which on it is shortened
-CONTEXT = 180  # columns that are left at each of its ends
-LEFT_OUT = 10  # words that it must spare at least
+CONTEXT = 200  # columns that are left at each end of a long stretch
+LEFT_OUT = 10  # words between that are worth to be left out
 SMALL = 8  # words of a difference that does not end the line
 ROWS = 40  # lines of a pair
 #: Left-to-right mark: beside the separator it keeps a terminal that reorders right-to-left text
@@ -61,106 +62,104 @@ def beside(texts: tuple[str, str], titles: tuple[str, str], terminal: Terminal) 
 
     Two columns where each has LEAST; else the left text, and below it the right one.
     """
-    stretches = _compared(*texts)
-    if not terminal.bold:
-        stretches = _marked(stretches)
+    one, other = map(Worded.of, texts)
+    marks = zip((one, other), shared(one, other), strict=True)
+    left, right = (_Side(words, mark, not terminal.bold) for words, mark in marks)
+    stretches = partial(_stretches, left, right, aligned(one, other))
     width = (terminal.width - len(SEPARATOR)) // 2
     if width >= LEAST:
         head = ([Piece(titles[0])], [Piece(titles[1])])
-        rows = [head, *_cut(_rows(stretches, width))]
+        rows = [head, *_cut(_rows(stretches(), width))]
         return [_across(row, width, terminal.bold) for row in rows]
     width = max(terminal.width, LEAST)
-    above = [Stretch(s.left, [], False) for s in stretches]
-    below = [Stretch([], s.right, False) for s in stretches]
+    above = _rows((Stretch(s.left, [], s.locked) for s in stretches()), width)
+    below = _rows((Stretch([], s.right, s.locked) for s in stretches()), width)
     return [
         titles[0],
-        *(_shown(line, terminal.bold) for line, _ in _cut(_rows(above, width))),
+        *(_shown(line, terminal.bold) for line, _ in _cut(above)),
         titles[1],
-        *(_shown(line, terminal.bold) for _, line in _cut(_rows(below, width))),
+        *(_shown(line, terminal.bold) for _, line in _cut(below)),
     ]
 
 
 # ---------------------------------------------------------------- what is shown
 
 
-def _compared(left: str, right: str) -> list[Stretch]:
-    """Both texts in pieces, stretch by stretch: what they have in common, and what lies between."""
-    one, other = Worded.of(left), Worded.of(right)
-    marks = shared(one, other)
-    a, b = _pieces(one, marks[0]), _pieces(other, marks[1])
-    found: list[Stretch] = []
-    i = j = 0
-    for block in aligned(one, other):
-        found += _between(a[i : block.left], b[j : block.right])
-        i, j = block.left + block.length, block.right + block.length
-        mine, theirs = a[block.left : i], b[block.right : j]
-        found.append(Stretch(_shortened(mine), _shortened(theirs), True))
-    return [*found, *_between(a[i:], b[j:])]
+@dataclass(frozen=True)
+class _Side:
+    """One of the texts: a piece for each word. `marked`: with MARKS around shared passages.
 
+    Signs between two words belong to the first, but for those that touch the second alone, such as
+    an opening quote. A text without words is one piece.
+    """
 
-def _pieces(words: Worded, marks: Sequence[bool]) -> list[Piece]:
-    """A piece for each word. Signs between two words belong to the first, but for those that touch
-    the second alone, such as an opening quote."""
-    cuts = [0]
-    for stop, start in zip(words.stops, words.starts[1:], strict=False):
-        sign = re.search(r"(?<=\s)\S*$", words.text[stop:start])
-        cuts.append(start - len(sign[0]) if sign else start)
-    raws = [words.text[i:j] for i, j in zip(cuts, [*cuts[1:], None], strict=True)]
-    if not words.text.strip():
-        return [Piece("(no text)")]
-    pieces = []
-    for raw, marked in zip(raws, marks or [False], strict=True):
+    words: Worded
+    shared: NDArray[np.bool_]
+    marked: bool
+
+    def __len__(self) -> int:
+        return max(len(self.words), 1)
+
+    def stretch(self, start: int, stop: int) -> list[Piece]:
+        """The pieces [start, stop); of a long stretch both ends, and how many words lie between."""
+        first = start + self._room(range(start, stop))
+        last = stop - self._room(range(stop - 1, first - 1, -1))
+        if last - first < LEFT_OUT:
+            return [self._piece(i) for i in range(start, stop)]
+        end = replace(self._piece(first - 1, closes=True), newline=True)
+        note = Piece(f"... {last - first:,} words ...", newline=True)
+        return [
+            *(self._piece(i) for i in range(start, first - 1)),
+            *(end, note, self._piece(last, opens=True)),
+            *(self._piece(i) for i in range(last + 1, stop)),
+        ]
+
+    def _room(self, order: range) -> int:
+        """How many pieces, in this order, fill CONTEXT."""
+        columns = 0
+        for count, i in enumerate(order):
+            if columns >= CONTEXT:
+                return count
+            piece = self._piece(i)
+            columns += wcwidth.width(piece.text) + piece.space
+        return len(order)
+
+    def _piece(self, i: int, opens: bool = False, closes: bool = False) -> Piece:
+        """One piece; `opens`, `closes`: what stands before or after it is left out."""
+        raw = self.words.text[self._cut(i) : self._cut(i + 1)]
         end = raw[len(raw.rstrip()) :]
-        pieces.append(Piece(one_line(raw), marked, bool(end), "\n" in end))
-    return pieces
+        text = one_line(raw) or "(no text)"
+        shared = bool(len(self.shared) and self.shared[i])
+        if shared and self.marked:
+            opens = opens or i == 0 or not self.shared[i - 1]
+            closes = closes or i + 1 == len(self) or not self.shared[i + 1]
+            text = MARKS[0] * opens + text + MARKS[1] * closes
+        return Piece(text, shared, bool(end), "\n" in end)
+
+    def _cut(self, i: int) -> int:
+        """Where piece `i` begins."""
+        if i == 0 or i == len(self):
+            return len(self.words.text) if i else 0
+        between = self.words.text[self.words.stops[i - 1] : self.words.starts[i]]
+        sign = re.search(r"(?<=\s)\S*$", between)
+        return self.words.starts[i] - (len(sign[0]) if sign else 0)
 
 
-def _between(left: list[Piece], right: list[Piece]) -> list[Stretch]:
-    """What stands between two common passages."""
-    if not left and not right:
-        return []
-    return [Stretch(_shortened(left), _shortened(right), max(len(left), len(right)) <= SMALL)]
-
-
-def _shortened(pieces: list[Piece]) -> list[Piece]:
-    """Both ends of a long stretch, and how many words stand between them."""
-    columns = np.cumsum([_width([piece]) + piece.space for piece in pieces])
-    if not pieces or columns[-1] <= LONG:
-        return pieces
-    start = int(np.searchsorted(columns, CONTEXT)) + 1
-    stop = int(np.searchsorted(columns, columns[-1] - CONTEXT))
-    if stop - start < LEFT_OUT:
-        return pieces
-    head = [*pieces[: start - 1], replace(pieces[start - 1], newline=True)]
-    return [*head, Piece(f"... {stop - start:,} words ...", newline=True), *pieces[stop:]]
-
-
-def _marked(stretches: list[Stretch]) -> list[Stretch]:
-    """The same with MARKS where shared passages begin and end."""
-    left = iter(_bracketed([piece for s in stretches for piece in s.left]))
-    right = iter(_bracketed([piece for s in stretches for piece in s.right]))
-    return [
-        Stretch([next(left) for _ in s.left], [next(right) for _ in s.right], s.locked)
-        for s in stretches
-    ]
-
-
-def _bracketed(pieces: list[Piece]) -> Iterator[Piece]:
-    before = False
-    for piece, after in zip(pieces, [*pieces[1:], None], strict=True):
-        text = piece.text
-        if piece.shared and not before:
-            text = MARKS[0] + text
-        if piece.shared and not (after and after.shared):
-            text += MARKS[1]
-        before = piece.shared
-        yield replace(piece, text=text)
+def _stretches(left: _Side, right: _Side, blocks: list[Block]) -> Iterator[Stretch]:
+    """Both texts: what they have in common, in order, and what lies between."""
+    i = j = 0
+    for block in [*blocks, Block(len(left), len(right), 0)]:
+        if i < block.left or j < block.right:
+            small = max(block.left - i, block.right - j) <= SMALL
+            yield Stretch(left.stretch(i, block.left), right.stretch(j, block.right), small)
+        i, j = block.left + block.length, block.right + block.length
+        yield Stretch(left.stretch(block.left, i), right.stretch(block.right, j), True)
 
 
 # ---------------------------------------------------------------- where it is shown
 
 
-def _rows(stretches: list[Stretch], width: int) -> Iterator[Row]:
+def _rows(stretches: Iterable[Stretch], width: int) -> Iterator[Row]:
     """Lines of both texts. A locked stretch breaks both where either is full or ends a line; of any
     other, each text is filled by itself."""
     row: Row = ([], [])

@@ -13,13 +13,14 @@ of texts only the row groups that hold a wanted document are read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import wcwidth
 
-from curation.engine.plan import Plan, Segment
+from curation.engine.plan import Plan, Segment, edits
 from curation.engine.recipe import RecipeError, nearest
 from curation.inspect.columns import beside
 from curation.inspect.passages import Worded, shared
@@ -33,10 +34,15 @@ UNDECIDED = "not decided yet"  # of a survivor: the segment has not come to it
 MEMBERS = 3  # documents of a group that are shown
 
 
+def removers(segment: Segment) -> list[str]:
+    """The global steps whose removals of duplicates a segment applies; not those that edit."""
+    return [spec.name for spec in segment.removals if not edits(spec)]
+
+
 def removed_by(segment: Segment, row: dict[str, Any]) -> str | None:
-    """The global step that removed the document of a row of signals; None where none did."""
-    steps = [spec.name for spec in segment.removals]
-    return row["reached"] if row["decision"] == "dropped" and row["reached"] in steps else None
+    """The step that removed the document of a row of signals as a duplicate, if one did."""
+    step: str = row["reached"]
+    return step if row["decision"] == "dropped" and step in removers(segment) else None
 
 
 def passed(segment: Segment, row: dict[str, Any], step: str) -> bool:
@@ -59,7 +65,7 @@ def explain(plan: Plan, samples: Iterable[dict[str, Any]]) -> None:
     characters of either text (see `passages.shared`).
     """
     for segment in plan.maps:
-        steps = [spec.name for spec in segment.removals]
+        steps = removers(segment)
         mine = [s for s in samples if s["kind"] == "dropped" and s["stage"] in steps]
         if not mine:
             continue
@@ -195,14 +201,15 @@ def largest(plan: Plan, stage: str | None, reason: str | None, count: int) -> li
     `stage` and `reason`: of this step, of removals for this reason. Raises RecipeError where the
     run has no such step. It takes some 100 bytes of memory for each survivor.
     """
-    steps = [(segment, spec.name) for segment in plan.maps for spec in segment.removals]
-    kinds = [spec.stage for spec in plan.recipe.stages if isinstance(spec.stage, GlobalStep)]
+    steps = [(segment, name) for segment in plan.maps for name in removers(segment)]
     names = [name for _, name in steps]
+    kinds = [spec.stage for spec in plan.recipe.stages if spec.name in names]
     if not steps:
-        raise RecipeError("--largest: the recipe has no global step")
+        raise RecipeError("--largest: the recipe has no step that removes duplicates")
     if stage is not None and stage not in names:
-        raise RecipeError(f"--largest --stage {stage}: no such global step{nearest(stage, names)}")
-    reasons = {r for step in kinds for r in step.reasons}
+        hint = nearest(stage, names)
+        raise RecipeError(f"--largest --stage {stage}: no step that removes duplicates{hint}")
+    reasons = {r for step in kinds if isinstance(step, GlobalStep) for r in step.reasons}
     if reason is not None and reason not in reasons:
         raise RecipeError(f"--largest --reason {reason}: no such reason{nearest(reason, reasons)}")
     return [
@@ -277,14 +284,16 @@ def _members(
 ) -> Found:
     """Of each survivor the MEMBERS removed documents with the smallest ids."""
     members: Found = {name: [] for name in survivors}
-    where = (f"{step}.survivor", pa.array(survivors, pa.string()))
-    for table in batches(plan, segment, where=where):
-        for row in table.to_pylist():
-            if reason in (None, row["reason"]):
-                best = members[row[f"{step}.survivor"]]
-                best.append(row)
-                best.sort(key=lambda row: (row["id"], row["unit"], row["row"]))
-                del best[MEMBERS:]
+    column = f"{step}.survivor"
+    order = ("id", "unit", "row")
+    for table in batches(plan, segment, where=(column, pa.array(survivors, pa.string()))):
+        if reason is not None:
+            table = table.filter(pc.equal(table["reason"], reason))
+        for name in pc.unique(table[column]).to_pylist():
+            mine = table.filter(pc.equal(table[column], name))
+            mine = mine.sort_by([(key, "ascending") for key in order]).slice(0, MEMBERS)
+            best = [*members[name], *mine.to_pylist()]
+            members[name] = sorted(best, key=itemgetter(*order))[:MEMBERS]
     return members
 
 

@@ -7,17 +7,20 @@ the sorting of anchors). What a step takes for a duplicate is decided in `curati
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from curation.text.view import TextView
 
 #: Words of a shingle, as near-deduplication compares them (RefinedWeb and FineWeb: 5 words).
 SHINGLE = 5
 ROUNDS = 4  # of looking for shingles that occur once: each takes time linear in the texts
+
+BASE = np.uint64(0x9E3779B97F4A7C15)  # odd; 2**64 divided by the golden ratio
 
 Shingle = tuple[int, ...]
 
@@ -30,7 +33,7 @@ class Worded:
     text: str
     starts: list[int]
     stops: list[int]
-    hashes: list[int]
+    hashes: NDArray[np.uint64]
 
     @staticmethod
     def of(text: str) -> Worded:
@@ -38,20 +41,18 @@ class Worded:
         begins = np.concatenate([[0], np.cumsum(view.data & 0xC0 != 0x80)])  # characters by byte
         words = view.words
         starts, stops = begins[words.starts], begins[words.stops]
-        return Worded(text, starts.tolist(), stops.tolist(), words.hashes.tolist())
+        return Worded(text, starts.tolist(), stops.tolist(), words.hashes)
 
     def __len__(self) -> int:
         return len(self.hashes)
 
-    def spans(self, marks: Sequence[bool]) -> list[tuple[int, int]]:
+    def spans(self, marks: NDArray[np.bool_]) -> list[tuple[int, int]]:
         """The marked words as passages: [start, stop) in characters, one for each run of them."""
-        spans: list[tuple[int, int]] = []
-        for i, marked in enumerate(marks):
-            if marked and i and marks[i - 1]:
-                spans[-1] = (spans[-1][0], self.stops[i])
-            elif marked:
-                spans.append((self.starts[i], self.stops[i]))
-        return spans
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], marks, [False]])))
+        return [
+            (self.starts[first], self.stops[last - 1])
+            for first, last in zip(edges[::2], edges[1::2], strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -63,31 +64,35 @@ class Block:
     length: int
 
 
-def shared(one: Worded, other: Worded) -> tuple[list[bool], list[bool]]:
+def shared(one: Worded, other: Worded) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """For each word of either text, whether it is in a shingle that both texts have.
 
-    Shingles are of SHINGLE words; of all words of the shorter text where it has fewer.
+    Shingles are of SHINGLE words; of all words of the shorter text where it has fewer. They are
+    compared by 64-bit hashes.
     """
     size = min(SHINGLE, len(one), len(other))
-    left, right = _shingles(one.hashes, size), _shingles(other.hashes, size)
-    both = set(left) & set(right)
-    return _covered(left, both, size, len(one)), _covered(right, both, size, len(other))
+    left, right = _shingle_hashes(one.hashes, size), _shingle_hashes(other.hashes, size)
+    return (
+        _covered(np.isin(left, right), size, len(one)),
+        _covered(np.isin(right, left), size, len(other)),
+    )
 
 
-def _shingles(hashes: Sequence[int], size: int) -> list[Shingle]:
-    return list(zip(*(hashes[i:] for i in range(size)), strict=False))
+def _shingle_hashes(hashes: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
+    """Polynomials of the words' hashes in an odd base, modulo 2**64."""
+    count = len(hashes) - size + 1 if size else 0
+    found = np.zeros(count, np.uint64)
+    for i in range(size):
+        found = found * BASE + hashes[i : i + count]
+    return found
 
 
-def _covered(shingles: list[Shingle], some: set[Shingle], size: int, words: int) -> list[bool]:
-    """Which words stand in one of these shingles."""
-    marks = [False] * words
-    end = 0
-    for i, shingle in enumerate(shingles):
-        if shingle in some:
-            for word in range(max(i, end), i + size):
-                marks[word] = True
-            end = i + size
-    return marks
+def _covered(hits: NDArray[np.bool_], size: int, words: int) -> NDArray[np.bool_]:
+    """Which words stand in one of the shingles that are hit."""
+    steps = np.zeros(words + 1, np.int64)
+    steps[: len(hits)] += hits
+    steps[size : size + len(hits)] -= hits
+    return np.cumsum(steps)[:words] > 0
 
 
 def aligned(one: Worded, other: Worded) -> list[Block]:
@@ -98,12 +103,10 @@ def aligned(one: Worded, other: Worded) -> list[Block]:
     between the blocks of this chain, where more shingles occur once, and so on. A passage that
     stands elsewhere in the other text has no place in the chain.
     """
-    return list(_aligned(one.hashes, other.hashes, 0, 0, ROUNDS))
+    return list(_aligned(one.hashes.tolist(), other.hashes.tolist(), 0, 0, ROUNDS))
 
 
-def _aligned(
-    a: Sequence[int], b: Sequence[int], left: int, right: int, rounds: int
-) -> Iterator[Block]:
+def _aligned(a: list[int], b: list[int], left: int, right: int, rounds: int) -> Iterator[Block]:
     """The blocks of two runs of words that begin at words `left` and `right` of their texts."""
     most = min(len(a), len(b))
     head = next((i for i in range(most) if a[i] != b[i]), most)
@@ -129,7 +132,7 @@ def _aligned(
         yield Block(left + ends[0], right + ends[1], tail)
 
 
-def _anchors(a: Sequence[int], b: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _anchors(a: list[int], b: list[int]) -> Iterator[tuple[int, int]]:
     """Where the shingles stand that occur once in each text, in order of the first."""
     once = _once(b)
     for shingle, place in _once(a).items():
@@ -137,10 +140,10 @@ def _anchors(a: Sequence[int], b: Sequence[int]) -> Iterator[tuple[int, int]]:
             yield place, other
 
 
-def _once(hashes: Sequence[int]) -> dict[Shingle, int]:
+def _once(hashes: list[int]) -> dict[Shingle, int]:
     """Each shingle's place; -1 for those that occur more than once."""
     places: dict[Shingle, int] = {}
-    for place, shingle in enumerate(_shingles(hashes, SHINGLE)):
+    for place, shingle in enumerate(zip(*(hashes[i:] for i in range(SHINGLE)), strict=False)):
         places[shingle] = -1 if shingle in places else place
     return places
 

@@ -5,13 +5,39 @@ What may live here: the view behind `curation plan`.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from curation.engine.base import Base
-from curation.engine.plan import Plan, reading_tasks
+from curation.engine.driver import outlook
+from curation.engine.index import Batch
+from curation.engine.plan import Plan, Segment, reading_tasks
 from curation.engine.resources import needed_by
+from curation.stage import GlobalStep
+
+#: Bytes of input that a document takes, to guess how many there are. A crawl of Common Crawl has
+#: some 3 billion pages in 90 TB of compressed WARC or 9 TB of WET; of other inputs nothing is known.
+TYPICAL = {"warc": 30_000, "wet": 3_000}
+OTHERWISE = 2_000
+
+
+def estimated(plan: Plan) -> int:
+    """About how many documents the inputs may have; none is dropped before the global steps."""
+    size = sum(file.size or 0 for file in plan.files)
+    return -(-size // TYPICAL.get(plan.recipe.settings.input.reader, OTHERWISE))
+
+
+def _outlook(plan: Plan, segment: Segment) -> list[dict[str, Any]]:
+    assert segment.step is not None
+    step = segment.step.stage
+    assert isinstance(step, GlobalStep)
+    earlier = 0
+    for name in plan.indexes.get(segment.step.name, ()):
+        batch = Batch.load(Path(step.index_directory() or "") / "batches" / name)
+        earlier += sum(output.rows for output in batch.files["records"])
+    return outlook(step, estimated(plan), earlier, len(plan.units))
 
 
 def describe(plan: Plan, base: Base | None = None) -> dict[str, Any]:
@@ -20,6 +46,8 @@ def describe(plan: Plan, base: Base | None = None) -> dict[str, Any]:
     return {
         "base": None if base is None else base.outlook(reading_tasks(plan)),
         "run": str(plan.run),
+        "documents": estimated(plan),
+        "indexes": {name: list(batches) for name, batches in plan.indexes.items()},
         "recipe": plan.recipe.resolved(),
         "segments": [
             {
@@ -30,10 +58,10 @@ def describe(plan: Plan, base: Base | None = None) -> dict[str, Any]:
                 "applies": [spec.name for spec in segment.removals],
                 "stages": [spec.name for spec in segment.stages],
                 "prepares": [spec.name for spec in segment.prepares],
-                # What an exchange needs depends on how much there will be to exchange.
                 "memory_per_task": (
                     None if segment.kind == "exchange" else needed_by(segment.stages)
                 ),
+                "exchange": _outlook(plan, segment) if segment.step else None,
             }
             for segment in plan.segments
         ],
@@ -58,7 +86,10 @@ def render(found: dict[str, Any]) -> str:
         what += [f"prepare {name}" for name in segment["prepares"]]
         if segment["kind"] == "documents":
             what.append("write documents")
-        does = ", ".join(what) or f"exchange of {segment['name']}"
+        does = ", ".join(what)
+        for phase in segment["exchange"] or ():
+            size = phase["memory_per_task"] / (1 << 30)
+            does += f"{', ' if does else ''}{phase['phase']} {phase['tasks']:,} x {size:.1f} GiB"
         memory = segment["memory_per_task"]
         shown = "" if memory is None else f"{memory / (1 << 30):.1f} GiB"
         lines.append(
@@ -69,6 +100,12 @@ def render(found: dict[str, Any]) -> str:
         why = f" ({base['obstacle']})" if base["obstacle"] and base["read"] else ""
         counts = ", ".join(f"{base[name]:,} {name}" for name in ("reused", "reapplied", "read"))
         lines += ["", f"units with --base {base['run']}: {counts}{why}"]
+    if any(segment["exchange"] for segment in found["segments"]):
+        lines += [
+            "",
+            f"exchanges (tasks x memory): for some {found['documents']:,} documents, a guess from "
+            "the size of the inputs, if none were dropped before",
+        ]
     sizes = [unit["bytes"] or 0 for unit in found["units"]]
     total = sum(sizes)
     lines += ["", f"{len(sizes)} units, {total / 1e6:,.1f} MB"]

@@ -14,7 +14,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curation.engine.plan import Plan, Segment
-from curation.inspect.pairs import evidence, outcome, passed, removed_by, shown_evidence
+from curation.inspect.pairs import (
+    UNDECIDED,
+    evidence,
+    outcome,
+    passed,
+    removed_by,
+    removers,
+    shown_evidence,
+)
 from curation.inspect.signals import batches, stored
 from curation.inspect.terminal import one_line
 from manifests.records import Receipt
@@ -35,9 +43,9 @@ def document(plan: Plan, wanted: str) -> list[dict[str, Any]]:
         entry = found.setdefault(place, _origin(plan, row))
         entry["segments"].append(_fate(segment.name, row))
         entry["duplicate_of"] = _duplicate_of(plan, segment, row)
-        for spec in segment.removals:
-            if passed(segment, row, spec.name):
-                entry["stands_for"] |= _stands_for(plan, segment, spec.name, row["id"])
+        for step in removers(segment):
+            if passed(segment, row, step):
+                entry["stands_for"] |= _stands_for(plan, segment, step, row["id"])
     for (unit, number), entry in found.items():
         last = entry["segments"][-1]
         kept = last["decision"] == "kept" and last["segment"] == plan.maps[-1].name
@@ -69,18 +77,20 @@ def _duplicate_of(plan: Plan, segment: Segment, row: dict[str, Any]) -> dict[str
     if step is None:
         return None
     name = row[f"{step}.survivor"]
+    known = list(_rows(plan, "id", [name]))
     rows = [
         (other, r)
-        for other, r in _rows(plan, "id", [name])
+        for other, r in known
         if other.index > segment.index or (other is segment and passed(segment, r, step))
     ]
     last = rows[-1] if rows else None
+    undecided = UNDECIDED if known else None
     return {
         "step": step,
         "reason": row["reason"],
         "survivor": name,
         "url": last[1]["url"] if last else None,
-        "outcome": outcome(last[1]) if last else None,  # None: not in this run
+        "outcome": outcome(last[1]) if last else undecided,  # None: not in this run
         **evidence(row, step),
         "then": _duplicate_of(plan, *last) if last else None,
     }
@@ -88,10 +98,12 @@ def _duplicate_of(plan: Plan, segment: Segment, row: dict[str, Any]) -> dict[str
 
 def _stands_for(plan: Plan, segment: Segment, step: str, name: str) -> dict[str, int]:
     """For how many documents one stands after a step; nothing where none was removed for it."""
+    survivor, size = f"{step}.survivor", f"{step}.group_size"
+    known = [size] if size in plan.signal_types(segment) else []
     count, told = 0, 0
-    for table in batches(plan, segment, where=(f"{step}.survivor", pa.array([name]))):
+    for table in batches(plan, segment, [survivor, *known], where=(survivor, pa.array([name]))):
         count += len(table)
-        told = max([told, *(evidence(row, step)["group_size"] or 0 for row in table.to_pylist())])
+        told = max(told, *(pc.max(table[column]).as_py() or 0 for column in known), 0)
     return {step: max(count + 1, told)} if count else {}
 
 
@@ -155,9 +167,8 @@ def render(found: list[dict[str, Any]]) -> str:
         ]
         counts = ", ".join(f"{step} {n:,}" for step, n in entry["stands_for"].items())
         if counts:
-            total = entry["duplicate_count"]
-            whole = f"{total:,} documents: " if total else ""
-            lines.append(f"  for      {whole}{counts}, itself included")
+            total = max(entry["duplicate_count"] or 0, *entry["stands_for"].values())
+            lines.append(f"  stands   for {total:,} documents, itself included ({counts})")
         place = f"  input    {entry['input']}"
         if entry["warc_offset"] is not None:
             place += f" at {entry['warc_offset']:,} ({entry['warc_length']:,} bytes)"
@@ -169,7 +180,7 @@ def render(found: list[dict[str, Any]]) -> str:
         signals = [pair for fate in entry["segments"] for pair in fate["signals"].items()]
         width = max((len(name) for name, _ in signals), default=0)
         for name, value in signals:
-            shown = f"{value:.4g}" if isinstance(value, float) else value
+            shown = f"{value:.4g}" if isinstance(value, float) else one_line(str(value))
             lines.append(f"  {name:<{width}}  {shown}")
         if entry["text"]:
             lines.append("  text     " + one_line(entry["text"])[:200])

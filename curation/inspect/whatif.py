@@ -28,6 +28,7 @@ from curation.engine.recipe import (
     with_parameters,
 )
 from curation.inspect.signals import batches
+from curation.inspect.terminal import one_line
 from curation.inspect.trace import text_of
 from curation.stage import Editor, Filter, Rule, by_language
 
@@ -476,8 +477,8 @@ def render(found: dict[str, Any]) -> str:
         lines.append(f"\n{title}: {flips['documents']:,} documents, {flips['words']:,} words")
         for sample in flips["samples"]:
             change = f"{sample['before'] or 'kept'} -> {sample['after']}"
-            lines.append(f"  {sample['id']}  {change}  {sample['url'] or ''}")
-            lines.append("      " + " ".join(sample["text"].split())[:90])
+            lines.append(f"  {sample['id']}  {change}  {one_line(sample['url'] or '')}")
+            lines.append("      " + one_line(sample["text"])[:90])
     lines += [*_stage_lines(found["stages"]), *_rule_lines(found["rules"], found["pairs"])]
     if found["not_simulated"]:
         lines.append(f"\nnot simulated: {', '.join(found['not_simulated'])}")

@@ -197,6 +197,29 @@ def finalise(state: Any) -> Any:
 
 
 @inline
+def plain_word(data: Any, i: Any, end: Any, table: Any) -> Any:
+    """`next_word` and `word_hash` (folded) in one pass, for a word of ASCII letters and digits with
+    nothing but ASCII before it, as most are: its bytes [start, stop), its hash.
+
+    `start` is `stop` where the next word, which begins there or later, is none of these.
+    """
+    while i < end and data[i] < 0x80 and table[data[i]] & CLASS < NUMBER:
+        i += 1
+    start = i
+    state = SEED
+    while i < end:
+        byte = data[i]
+        entry = table[byte]
+        if byte >= 0x80 or entry & CLASS == APOSTROPHE:  # the word may go on
+            return start, start, np.uint64(0)
+        if entry & CLASS < NUMBER:
+            break
+        state = mix(state, np.uint64(byte) ^ np.uint64(entry >> FOLD_SHIFT))
+        i += 1
+    return start, i, finalise(state)
+
+
+@inline
 def word_hash(data: Any, start: Any, stop: Any, table: Any, folded: Any) -> Any:
     """The 64-bit hash of the word at bytes [start, stop), case-folded first if `folded`."""
     state = SEED
@@ -283,6 +306,28 @@ def find_words(
                 total += length
         words[d] = w - before
         sums[d] = total
+    return w
+
+
+@kernel
+def find_word_hashes(
+    data: Bytes, begins: Longs, ends: Longs, table: Table, words: Longs, hashes: Hashes
+) -> int:
+    """Per document: its words (int64); per word: its folded hash. Returns the number of words."""
+    text, classes, target = pointer(data), pointer(table), pointer(hashes)
+    w = 0
+    for d in range(begins.size):
+        i, end = begins[d], ends[d]
+        before = w
+        while i < end:
+            start, i, value = plain_word(text, i, end, classes)
+            if start == i:
+                start, i, _, _ = next_word(text, start, end, classes)
+                value = word_hash(text, start, i, classes, True)
+            if start < end:
+                target[w] = value
+                w += 1
+        words[d] = w - before
     return w
 
 

@@ -304,6 +304,17 @@ class TextView:
             column.resize(found, refcheck=False)  # gives back what was never touched
         return Words(offsets_of(totals.words), starts, stops, lengths, hashes, flags), totals
 
+    def word_hashes(self) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        """Offsets and hashes of `words` alone: 8 bytes a word, and not kept. In less time than
+        `words` take, unless these are there already."""
+        if "_words_and_totals" in self.__dict__:
+            return self.words.offsets, self.words.hashes
+        counts = np.empty(len(self), np.int64)
+        hashes = np.empty((len(self.data) + len(self)) // 2, np.uint64)
+        found = _kernels().find_word_hashes(*self._texts(), counts, hashes)
+        hashes.resize(found, refcheck=False)  # gives back what was never touched
+        return offsets_of(counts), hashes
+
     def words_of(self, definition: Definition) -> Words:
         """Every word of the batch by this definition; hashes, but for `unicode`, of the bytes."""
         if definition == "unicode":

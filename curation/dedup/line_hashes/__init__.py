@@ -10,7 +10,7 @@ of them. All else (punctuation, symbols, emoji, control and format characters, m
 no letter or number) is passed over, so that "- 12 likes!" and "13 Likes" are the same, "well-known"
 and "well known" are not. CCNet (Wenzek et al. 2020) lowers the case and makes digits 0, too; of
 punctuation its code removes a list of marks outside of ASCII, of white space what stands at the
-ends, so that fewer lines are the same to it. Both keep accents.
+ends, so that fewer lines are the same to it. Accents stay, as in its code (the paper drops them).
 
 A line without a letter (blank, "* * *", "1999") has no key: it repeats nothing. Keys are compared
 by their 64-bit hashes: of 10^9 different lines two share one with a probability of 3 %.

@@ -1,0 +1,205 @@
+"""An index of earlier crawls: what a run reads of it, and what it adds (DESIGN section 7).
+
+What may live here: the directory of an index, its batches, and the rules under which a run may use
+it. What the arrays mean is the business of the global step.
+
+    INDEX/
+      index.json                      what the arrays are made with: others are refused
+      batches/<number>-<name>-<origin>/
+        batch.json                    of which run: origin, inputs, files with their digests
+        <array>-<task>.npy            as the run's exchange made them
+
+Batches are added, never changed. Their numbers are their order: an earlier one comes first. A run
+reads those that were there when it was planned (`indexes` in run.json), and adds its own when it is
+done; started again from nothing, it knows its own batch by the origin and reads only those before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curation.storage import InputFile
+from manifests.files import file_digest, write_bytes
+from manifests.records import Output, canonical, digest_of
+
+SCHEMA = 1
+_NAME = re.compile(r"(\d{5})-.+-[0-9a-f]{12}")
+
+
+class IndexUnusable(ValueError):
+    """An index that a run cannot use; the message says why, in one line."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one run has added. `files`: by array, in order; paths are relative to the batch."""
+
+    path: Path
+    origin: str
+    inputs: frozenset[str]
+    files: Mapping[str, tuple[Output, ...]]
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def digest(self) -> str:
+        """Of all that the arrays hold."""
+        return digest_of({name: [f.digest for f in files] for name, files in self.files.items()})
+
+    def arrays(self, name: str) -> Iterator[Path]:
+        return (self.path / output.path for output in self.files.get(name, ()))
+
+    @staticmethod
+    def load(path: Path) -> Batch:
+        """Raises IndexUnusable."""
+        try:
+            record = json.loads((path / "batch.json").read_bytes())
+            files = {
+                name: tuple(Output(**output) for output in outputs)
+                for name, outputs in record["files"].items()
+            }
+            for outputs in files.values():
+                for output in outputs:
+                    if (path / output.path).stat().st_size != output.bytes:
+                        raise IndexUnusable(f"{path / output.path}: its size is not what it was")
+            return Batch(path, record["origin"], frozenset(record["inputs"]), files)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, IndexUnusable):
+                raise
+            raise IndexUnusable(f"{path}: damaged ({type(error).__name__})") from None
+
+
+def batches(directory: Path, form: Mapping[str, Any]) -> list[Batch]:
+    """The batches of an index, the earliest first; none where nothing lies there yet.
+
+    Raises IndexUnusable where it was made otherwise than `form` says, or is damaged.
+    """
+    path = directory / "index.json"
+    if not path.exists():
+        if directory.is_dir() and any(directory.iterdir()):
+            raise IndexUnusable(f"{directory}: not empty, and no index")
+        return []
+    try:
+        record = json.loads(path.read_bytes())
+        made = dict(record["form"])
+        known = record["schema"] == SCHEMA
+    except (OSError, ValueError, KeyError, TypeError):
+        raise IndexUnusable(f"{path}: damaged") from None
+    if not known:
+        raise IndexUnusable(f"{path}: schema {record['schema']} is unknown to this version")
+    for name in sorted({*made, *form}):
+        if made.get(name) != form.get(name):
+            raise IndexUnusable(
+                f"{directory} was made with {name} {made.get(name)}, this run has {form.get(name)}"
+            )
+    folder = directory / "batches"
+    names = sorted(p.name for p in folder.iterdir() if _NAME.fullmatch(p.name))
+    return [Batch.load(folder / name) for name in names]
+
+
+def readable(
+    directory: Path, form: Mapping[str, Any], origin: str, files: Sequence[InputFile]
+) -> tuple[str, ...]:
+    """Names of the batches that a new run reads: all, or those before its own.
+
+    Raises IndexUnusable also where another run has added one of the same input files: all that is
+    in them would be a duplicate of itself.
+    """
+    found: list[str] = []
+    inputs = {identity(file) for file in files}
+    for batch in batches(directory, form):
+        if batch.origin == origin:
+            break
+        if inputs & batch.inputs:
+            raise IndexUnusable(
+                f"{directory}: batch {batch.name} was made of the same input by another recipe; "
+                "take another index, or remove that batch if nothing was deduplicated against it"
+            )
+        found.append(batch.name)
+    return tuple(found)
+
+
+def identity(file: InputFile) -> str:
+    """What makes an input file the same one."""
+    return digest_of([file.path, file.size, file.version])
+
+
+def publish(
+    directory: Path,
+    form: Mapping[str, Any],
+    name: str,
+    origin: str,
+    files: Sequence[InputFile],
+    arrays: Mapping[str, Sequence[tuple[Path, Output]]],
+) -> Batch:
+    """Adds what a run has made to an index, once. `arrays`: where each lies, and its receipt's
+    output. Raises IndexUnusable where the same run has added something else before."""
+    known = batches(directory, form)
+    digests = {array: [o.digest for _, o in outputs] for array, outputs in arrays.items()}
+    for batch in known:
+        if batch.origin == origin:
+            if batch.digest != digest_of(digests):
+                raise IndexUnusable(
+                    f"{directory}: batch {batch.name} of this very run holds other documents "
+                    "(units were incomplete then); an index is never rewritten"
+                )
+            return batch
+    if not (directory / "index.json").exists():
+        record = {"schema": SCHEMA, "form": dict(form)}
+        write_bytes(directory / "index.json", canonical(record) + b"\n")
+    folder = directory / "batches"
+    folder.mkdir(exist_ok=True)
+    temporary = folder / f".{name}.{uuid.uuid4().hex[:12]}.tmp"
+    temporary.mkdir()
+    try:
+        stored: dict[str, list[Any]] = {}
+        for array, outputs in sorted(arrays.items()):
+            for number, (source, output) in enumerate(outputs):
+                target = temporary / f"{array}-{number:05d}.npy"
+                _copy(source, target, output)
+                stored.setdefault(array, []).append({**asdict(output), "path": target.name})
+        record = {
+            "schema": SCHEMA,
+            "origin": origin,
+            "inputs": sorted(identity(file) for file in files),
+            "files": stored,
+        }
+        write_bytes(temporary / "batch.json", canonical(record) + b"\n")
+        number = max([0, *(int(batch.name[:5]) for batch in known)])
+        while True:
+            number += 1
+            if any(folder.glob(f"{number:05d}-*")):
+                continue
+            target = folder / f"{number:05d}-{name}-{origin[:12]}"
+            os.rename(temporary, target)
+            return Batch.load(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _copy(source: Path, target: Path, output: Output) -> None:
+    """A copy that is held against the receipt. Raises IndexUnusable."""
+    shutil.copyfile(source, target)
+    if file_digest(target) != (output.digest, output.bytes):
+        raise IndexUnusable(f"{source}: its bytes are not those of the receipt")
+    with target.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def load(directory: Path, names: Sequence[str], array: str) -> Iterator[tuple[int, np.ndarray]]:
+    """The arrays of these batches, memory-mapped, each with the place of its batch in `names`."""
+    for place, name in enumerate(names):
+        for path in Batch.load(directory / "batches" / name).arrays(array):
+            yield place, np.load(path, mmap_mode="r")
