@@ -45,6 +45,7 @@ from bench.planted import Corpus, vocabulary
 from bench.repeated import Repetitions, english
 
 MIB = 1 << 20
+FILE_SIZE = "32MB"  # of our result: a task writes a file, and all workers shall have some
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ def _resident(process: psutil.Process) -> Iterable[int]:
 
 
 def ours(corpus: Path, run: Path, stages: list[dict[str, Any]], workers: int) -> Measured:
-    recipe = {"kind": "documents", "name": "dedup", "input": {"kind": "parquet"}, "stages": stages}
+    recipe: dict[str, Any] = {"kind": "documents", "name": "dedup", "stages": stages}
+    recipe |= {"input": {"kind": "parquet"}, "output": {"file_size": FILE_SIZE}}
     path = run.with_suffix(".yaml")
     path.write_text(json.dumps(recipe))
     shutil.rmtree(run, ignore_errors=True)
