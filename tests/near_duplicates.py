@@ -233,10 +233,8 @@ def in_memory(files: Files, parts: int, group: int, **parameters: Any) -> Decisi
     for name, found in zip(names, exchange.decide(step, units, parts, group), strict=True):
         assert list(found.rows) == sorted(set(found.rows))
         assert set(found.reasons) <= {"near_duplicate"}
-        evidence = [
-            pa.array(found.evidence[key], from_pandas=True).to_pylist() for key in step.evidence
-        ]
-        assert list(step.evidence) == list(Removed.__dataclass_fields__)[1:]
+        names = list(Removed.__dataclass_fields__)[1:]
+        evidence = [pa.array(found.evidence[key], from_pandas=True).to_pylist() for key in names]
         for row, survivor, *more in zip(found.rows, found.survivors, *evidence, strict=True):
             decisions[name, int(row)] = Removed(survivor, *more)
         for row, count in zip(found.counted_rows, found.counts, strict=True):

@@ -579,7 +579,7 @@ def test_a_run_killed_at_any_step_ends_with_the_same_bytes(
     chance = random.Random(16)
     assert zygote.run(again, die_at=start) == -signal.SIGKILL
     deaths = 1
-    while zygote.run(again, die_at=chance.randint(2, 14)) != 0:
+    while zygote.run(again, die_at=chance.randint(5, 16)) != 0:
         deaths += 1
         assert deaths < 100
     assert deaths > 5

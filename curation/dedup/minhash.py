@@ -199,9 +199,8 @@ class MinHashDedup(GlobalStep):
         if self.policy == "newest":
             return _descending(_seconds(docs["date"]))
         for name in self.signals():
-            values = pc.cast(
-                docs[name], pa.float64(), safe=False
-            )  # integers above 2**53 are rounded
+            # Unsafe: integers above 2**53 are rounded.
+            values = pc.cast(docs[name], pa.float64(), safe=False)
             return _descending(values.to_numpy(zero_copy_only=False))
         return np.zeros(len(docs), np.uint64)
 
