@@ -18,7 +18,7 @@ from curation.engine.resources import needed_by
 from curation.stage import GlobalStep
 
 #: Bytes of input that a document takes, to guess how many there are. A crawl of Common Crawl has
-#: some 3 billion pages in 90 TB of compressed WARC or 9 TB of WET; of other inputs nothing is known.
+#: some 3 billion pages in 90 TB of compressed WARC or 9 TB of WET; other inputs may have any.
 TYPICAL = {"warc": 30_000, "wet": 3_000}
 OTHERWISE = 2_000
 
