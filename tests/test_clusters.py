@@ -29,6 +29,18 @@ def test_components_equal_the_plain_reference(case: tuple[int, list[tuple[int, i
 
 
 @settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, (1 << 64) - 1) | st.integers(0, 3)))
+def test_keys_are_sorted_and_equal_ones_stay_in_order(keys: list[int]) -> None:
+    for kind in (np.uint32, np.uint64):
+        given_keys = np.array(keys, np.uint64)
+        found, places = clusters.in_order(given_keys, np.arange(len(keys), dtype=kind))
+        assert list(zip(found.tolist(), places.tolist(), strict=True)) == sorted(
+            (key, place) for place, key in enumerate(keys)
+        )
+        assert given_keys.tolist() == keys  # untouched
+
+
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), max_size=40))
 def test_edges_connect_exactly_the_documents_of_a_hash(lines: list[tuple[int, int]]) -> None:
     hashes = np.array([h for h, _ in lines], np.uint64)

@@ -215,8 +215,8 @@ class MinHashDedup(GlobalStep):
     def phases(self) -> tuple[Phase, ...]:
         more = (Phase("index", "units", memory=4),) if self.index else ()
         return (
-            Phase("lines", "units", memory=2.5),
-            Phase("pairs", "range", ("lines", "bands"), memory=4),
+            Phase("lines", "units", memory=3.5),
+            Phase("pairs", "range", ("lines", "bands"), memory=6),
             Phase("components", "whole", ("lines", "docs"), memory=1),
             Phase("members", "units", memory=2.5),
             Phase("clusters", "rows", ("components", "parts"), memory=4),
@@ -275,8 +275,8 @@ class MinHashDedup(GlobalStep):
                 clusters.join(labels, np.array(pairs[start : start + EDGES]))
         weights = np.zeros(clusters.label(labels), np.int64)
         place = 0
-        every = (records for _, records in sources.index("records"))
-        for docs in (*every, *sources.arrays("lines", "docs")):
+        known = (records for _, records in sources.index("records"))
+        for docs in chain(known, sources.arrays("lines", "docs")):
             own = labels[place : place + len(docs)]
             place += len(docs)
             inside = np.flatnonzero(own >= 0)
@@ -285,9 +285,9 @@ class MinHashDedup(GlobalStep):
                 size += 8 * docs["shingles"][inside]
             np.add.at(weights, own[inside], size)
         cuts, parts = _divide(weights, PART_BYTES)
-        known = np.flatnonzero(labels[:old] >= 0)
-        found = np.empty(len(known), OLD)
-        found["component"], found["doc"] = labels[known], known
+        inside = np.flatnonzero(labels[:old] >= 0)
+        found = np.empty(len(inside), OLD)
+        found["component"], found["doc"] = labels[inside], inside
         found = found[np.argsort(found["component"], kind="stable")]
         return {"labels": labels, "cuts": cuts, "parts": parts, "old": found}
 
@@ -435,11 +435,9 @@ def _names(places: np.ndarray, batches: Sequence[str]) -> pa.Array:
 
 def _sorted_bands(hashes: np.ndarray) -> np.ndarray:
     """The lines of documents, given the hashes of their bands (documents, bands)."""
-    flat = hashes.reshape(-1)
-    order = np.argsort(flat)
-    bands = np.empty(len(flat), BAND)
-    bands["hash"] = flat[order]
-    bands["doc"] = order // hashes.shape[1]
+    documents = np.repeat(np.arange(len(hashes), dtype=np.uint32), hashes.shape[1])
+    bands = np.empty(hashes.size, BAND)
+    bands["hash"], bands["doc"] = clusters.in_order(hashes.reshape(-1), documents)
     return bands
 
 

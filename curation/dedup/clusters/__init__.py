@@ -18,13 +18,29 @@ from numpy.typing import NDArray
 ALONE = -1  # the component of a document that has no candidates
 
 
+def in_order(
+    keys: NDArray[np.uint64], values: NDArray[np.integer]
+) -> tuple[NDArray[np.uint64], NDArray[np.integer]]:
+    """Keys in ascending order, each with its value; equal ones stay in their order.
+
+    Takes twice as much in memory. Numpy's quick sorts leave equal keys in an order that depends on
+    the processor.
+    """
+    kernels = _kernels()
+    here, there = (keys.copy(), values.copy()), (np.empty_like(keys), np.empty_like(values))
+    counts = np.empty(1 << kernels.DIGIT, np.int64)
+    for shift in range(0, 64, kernels.DIGIT):  # the lowest digit first
+        kernels.sort_by_digit(*here, np.uint64(shift), *there, counts)
+        here, there = there, here
+    return here
+
+
 def edges(hashes: NDArray[np.uint64], documents: NDArray[np.integer]) -> NDArray[np.integer]:
     """Pairs (n, 2) that connect the documents of equal hash: the first of them with each other.
 
     `hashes` and the numbers of their `documents` lie side by side, in any order.
     """
-    order = np.argsort(hashes, kind="stable")
-    hashes, documents = hashes[order], documents[order]
+    hashes, documents = in_order(hashes, documents)
     pairs = np.empty((_kernels().count_edges(hashes), 2), documents.dtype)
     _kernels().find_edges(hashes, documents, pairs)
     return pairs

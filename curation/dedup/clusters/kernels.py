@@ -11,6 +11,34 @@ import numpy as np
 
 from curation.text.cache import inline, kernel, pointer
 
+#: Bits by which keys are sorted at a time.
+DIGIT = 11
+
+
+@kernel
+def sort_by_digit(
+    keys: Any, values: Any, shift: Any, other_keys: Any, other_values: Any, counts: Any
+) -> None:
+    """Moves keys and their values into the order of one digit of the keys, from bit `shift` on;
+    equal ones stay in their order."""
+    source, target, ends = pointer(keys), pointer(other_keys), pointer(counts)
+    carried, put = pointer(values), pointer(other_values)
+    mask = np.uint64((1 << DIGIT) - 1)
+    counts[:] = 0
+    for i in range(len(keys)):
+        ends[np.int64(source[i] >> shift & mask)] += 1
+    place = np.int64(0)
+    for digit in range(1 << DIGIT):
+        size = ends[digit]
+        ends[digit] = place
+        place += size
+    for i in range(len(keys)):
+        digit_of = np.int64(source[i] >> shift & mask)
+        at = ends[digit_of]
+        ends[digit_of] = at + 1
+        target[at] = source[i]
+        put[at] = carried[i]
+
 
 @kernel
 def count_edges(hashes: Any) -> Any:
