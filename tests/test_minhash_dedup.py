@@ -399,6 +399,7 @@ def test_a_text_in_two_languages_stays_in_both(tmp_path: Path) -> None:
     [
         ("newest", [{}, {"date": "2026-02-01T00:00:00Z"}, {"date": "2026-01-31T23:59:59Z"}]),
         ("newest", [{}, {"date": "2026-02-01"}, {"date": "2026-01-31"}]),
+        ("newest", [{}, {"date": "2026-02-01T01:00:00"}, {"date": "2026-02-01T00:30:00Z"}]),
         ("newest", [{"date": "last week"}, {"date": "2026-02-01"}, {"date": ""}]),
         ("highest(rank.rank)", [{}, {"rank": -1.0}, {"rank": -2.0}]),
         ("longest", [{}, {"text": " and something more"}, {"text": " and"}]),
@@ -415,6 +416,16 @@ def test_the_policy_keeps_the_best_and_what_is_missing_comes_last(
     ]
     found = decided(ask(tmp_path, one_file(*pages), policy=policy).path)
     assert outcome(found, pages) == ["p1", "p1", "p1"]
+
+
+def test_both_zeros_are_one_rank() -> None:
+    """The smaller id stays, whichever of the two has the minus."""
+    [text] = many(random.Random(17), 1, 30)
+    for ranks in ((0.0, -0.0), (-0.0, 0.0)):
+        pages = [Page(text, f"p{i}", rank=rank) for i, rank in enumerate(ranks)]
+        found = in_memory(one_file(*pages), 1, 1, policy="highest(rank.rank)")
+        first = min(pages, key=lambda page: page.id).native
+        assert outcome(found, pages) == [first, first]
 
 
 def test_an_estimate_at_the_threshold_removes_and_one_below_does_not(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from near_duplicates import (
     edited,
     many,
     stages,
+    words,
     write,
 )
 from zygote import Zygote
@@ -216,9 +217,22 @@ def test_two_crawls_in_one_run_against_an_index(tmp_path: Path) -> None:
     [text] = many(random.Random(6), 1, 40)
     index = str(tmp_path / "index")
     oldest = Page(text, "oldest", crawl="zero")
-    ask(tmp_path / "a", {"a.jsonl": [oldest]}, index=index)
+    ask(tmp_path / "a", {"a.jsonl": [oldest]}, index=index, crawls=["nobody"])
     pages = [Page(text, "x", crawl="two"), Page(text, "y", crawl="one")]
     work = stages(index=index, crawls=["one", "two"])
     inputs = write(tmp_path / "in", {"b.jsonl": pages})
     found = decided(run(work, inputs=[inputs], output=tmp_path / "b", workers=1).path)
     assert set(survivors(found).values()) == {oldest.id}
+
+
+def test_what_the_index_has_stays_kept_under_another_threshold(tmp_path: Path) -> None:
+    """a ~ b ~ c, a not like c: a and b were kept when only equal texts were duplicates, so that b
+    now keeps c out."""
+    parts = words(random.Random(7), 140)
+    a, b, c = (Page(" ".join(parts[start : start + 100]), f"p{start}") for start in (0, 20, 40))
+    index = str(tmp_path / "index")
+    work = {"index": index, "bands": 60, "rows": 2, "policy": "first_id"}
+    ask(tmp_path / "a", {"a.jsonl": [a]}, verify="text(1.0)", **work)
+    ask(tmp_path / "b", {"b.jsonl": [b]}, verify="text(1.0)", **work)
+    found = decided(ask(tmp_path / "c", {"c.jsonl": [c]}, verify="text(0.5)", **work).path)
+    assert survivors(found) == {("c.jsonl", 0): b.id}
