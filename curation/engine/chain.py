@@ -364,7 +364,7 @@ class Chain:
         columns_left = {
             name: column
             for name, column in state.docs.columns.items()
-            if name not in ("content", "media_type", "charset")
+            if name not in ("content", "media_type", "charset", "words")
         }
         state.docs = Documents({**columns_left, "text": text})
         state.sizes = measure(state.docs, before.keys)
@@ -586,7 +586,9 @@ def measure(docs: Documents, keys: np.ndarray) -> Sizes:
         sizes = pc.fill_null(pc.binary_length(docs["content"]), 0).to_numpy(zero_copy_only=False)
         text = pc.fill_null(pc.binary_length(docs["text"]), 0).to_numpy(zero_copy_only=False)
         return Sizes(None, (sizes + text).astype(np.int64), keys)
-    return Sizes(docs.view.word_counts(), docs.view.byte_counts(), keys)
+    known = docs.columns.get("words")  # of a stored text
+    words = docs.view.word_counts() if known is None else known.to_numpy(zero_copy_only=False)
+    return Sizes(words, docs.view.byte_counts(), keys)
 
 
 def near_threshold(rule: Rule, values: pa.Array, threshold: Any) -> np.ndarray:

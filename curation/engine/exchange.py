@@ -77,7 +77,7 @@ def stored(plan: Plan, segment: Segment, unit: str) -> Iterator[Documents]:
     if receipt is None:
         raise DamagedFile(f"{segment.directory}/receipts/{unit}.json")
     path = whole(plan, receipt.outputs["text"])
-    for table in read_batches(path, "text/1"):
+    for table in read_batches(path, "text/2"):
         table = table.filter(table["kept"]).drop_columns(["kept"]).combine_chunks()
         for start in range(0, len(table), BATCH_DOCUMENTS):
             part = table.slice(start, BATCH_DOCUMENTS)

@@ -110,7 +110,8 @@ class Earlier:
         reason = np.array([*part["reason"].to_pylist(), None], object)[:-1]
         again = (reached >= self._start) | (decision == KEPT)
         stored = np.isin(rows, _numbers(texts, "row"))  # the others ended before they had a text
-        docs = _documents(_with_originals(texts, originals), again[stored])
+        before = _with_originals(texts, originals).drop_columns(["words"])  # of the text after
+        docs = _documents(before, again[stored])
         # What later stages fill is empty before them: `base.py` sees to it.
         nothing = {n: pa.nulls(len(docs), DOCUMENT_SCHEMA.field(n).type) for n in self._filled}
         signals = {name: part[name].combine_chunks() for name in self._types}

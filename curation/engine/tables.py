@@ -23,8 +23,8 @@ ROW_GROUP_ROWS = 65_536
 ZSTD_LEVEL = 3
 
 TEXT_SCHEMA = pa.schema(
-    [("row", pa.int64()), ("kept", pa.bool_()), *DOCUMENT_SCHEMA],
-    metadata={"gristmill.schema": "text/1"},
+    [("row", pa.int64()), ("kept", pa.bool_()), ("words", pa.int64()), *DOCUMENT_SCHEMA],
+    metadata={"gristmill.schema": "text/2"},
 )
 
 #: Texts as they were before the first edit, of the documents that an edit has changed.

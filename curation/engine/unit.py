@@ -43,7 +43,7 @@ from curation.engine.exchange import (
     stored,
     whole,
 )
-from curation.engine.ledger import Account, ConservationError, check_chain, check_reader
+from curation.engine.ledger import Account, ConservationError, Sizes, check_chain, check_reader
 from curation.engine.plan import Plan, Segment, Task, Unit
 from curation.engine.progress import Heartbeat
 from curation.engine.reapply import Earlier
@@ -414,7 +414,7 @@ class _Files:
         if state.sizes.words is not None:
             self.kept["words"] += int(state.sizes.words.sum())
         storing = state.everyone() if self._store_all else state.everyone()[-1:]
-        texts = [_text_table(at, docs, state) for at, docs, _ in storing if "content" not in docs]
+        texts = [_text_table(state, *some) for some in storing if "content" not in some[1]]
         table = pa.concat_tables(texts).sort_by("row") if texts else TEXT_SCHEMA.empty_table()
         if self._final:
             table = table.select(DOCUMENT_SCHEMA.names)
@@ -503,10 +503,10 @@ def _signals_table(ordinal: int, state: State, names: list[str]) -> pa.Table:
     return pa.table({**columns, **state.signals})
 
 
-def _text_table(at: np.ndarray, docs: Documents, state: State) -> pa.Table:
+def _text_table(state: State, at: np.ndarray, docs: Documents, sizes: Sizes) -> pa.Table:
     columns = {name: docs[name] for name in ("row", *DOCUMENT_SCHEMA.names)}
-    kept = state.decision[at] == KEPT
-    return pa.table({**columns, "kept": pa.array(kept)}).select(TEXT_SCHEMA.names).cast(TEXT_SCHEMA)
+    columns["kept"], columns["words"] = state.decision[at] == KEPT, sizes.words
+    return pa.table(columns).select(TEXT_SCHEMA.names).cast(TEXT_SCHEMA)
 
 
 def _originals_table(state: State) -> pa.Table:

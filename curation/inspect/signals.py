@@ -42,7 +42,7 @@ def samples(plan: Plan, segment: Segment) -> Iterator[pa.Table]:
 
 
 def stored(plan: Plan, segment: Segment, unit: int, row: int) -> dict[str, Any] | None:
-    """One document as a segment before the last stored it (`text/1`); None where it did not."""
+    """One document as a segment before the last stored it (`text/2`); None where it did not."""
     receipt = Receipt.load(plan.receipt_path(segment, plan.units[unit].name))
     if receipt is None or "text" not in receipt.outputs:
         return None

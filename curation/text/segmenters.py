@@ -173,7 +173,7 @@ def _merge(
 def _with_words(view: TextView, words: Words) -> TextView:
     """The view with other words; what does not depend on them is kept."""
     other = copy.copy(view)
-    for name in ("word_totals", "exact_hashes"):
+    for name in ("word_totals", "exact_hashes", "_word_hashes"):
         other.__dict__.pop(name, None)
     totals = WordCounts(np.diff(words.offsets), words.code_points())
     other.__dict__["_words_and_totals"] = (words, totals)

@@ -194,9 +194,11 @@ class TextView:
 
     def word_counts(self, definition: Definition = "unicode") -> NDArray[np.int64]:
         """Words of each document."""
-        if definition == "unicode":
+        if definition != "unicode":
+            return np.asarray(np.diff(self.words_of(definition).offsets))
+        if "word_totals" in self.__dict__:
             return self.word_totals.words
-        return np.asarray(np.diff(self.words_of(definition).offsets))
+        return np.asarray(np.diff(self.word_hashes()[0]))  # most who count look at words next
 
     @cached_property
     def word_totals(self) -> WordCounts:
@@ -305,10 +307,14 @@ class TextView:
         return Words(offsets_of(totals.words), starts, stops, lengths, hashes, flags), totals
 
     def word_hashes(self) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-        """Offsets and hashes of `words` alone: 8 bytes a word, and not kept. In less time than
-        `words` take, unless these are there already."""
+        """Offsets and hashes of `words` alone: 8 bytes a word. In less time than `words` take,
+        unless these are there already."""
         if "_words_and_totals" in self.__dict__:
             return self.words.offsets, self.words.hashes
+        return self._word_hashes
+
+    @cached_property
+    def _word_hashes(self) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
         counts = np.empty(len(self), np.int64)
         hashes = np.empty((len(self.data) + len(self)) // 2, np.uint64)
         found = _kernels().find_word_hashes(*self._texts(), counts, hashes)
