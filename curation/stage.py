@@ -265,6 +265,15 @@ class Sources(Protocol):
         """A directory for files of this task alone; it is removed when the task ends."""
 
 
+def task_bytes(total: int, most: int) -> int:
+    """Bytes of arrays that a task of an exchange is given, out of a total.
+
+    Small ones, for all workers and little memory; but no more than 256 of them before they grow to
+    the `most` that is allowed, since each task opens a file of every one of the phase before.
+    """
+    return min(most, max(64 << 20, total // 256))
+
+
 def key_range(keys: np.ndarray, part: int, parts: int) -> slice:
     """Where the keys (uint64, ascending) of one of `parts` equal ranges lie."""
     return between(keys, (part << 64) // parts, ((part + 1) << 64) // parts)

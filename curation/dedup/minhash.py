@@ -41,7 +41,7 @@ from curation.dedup import clusters
 from curation.dedup.exact import COUNT, hexadecimal
 from curation.dedup.signatures import SIGNATURE_VERSION, band_hashes, shingles, signatures
 from curation.document import Documents
-from curation.stage import GlobalStep, Phase, Removals, Sources, between, key_range
+from curation.stage import GlobalStep, Phase, Removals, Sources, between, key_range, task_bytes
 from curation.text.reference import bytes_hash
 from curation.text.view import versions
 
@@ -58,7 +58,7 @@ VERDICT = np.dtype(
 )
 #: A document of the index that is in a component: its number among all of the index.
 OLD = np.dtype([("component", "<i8"), ("doc", "<i8")])
-PART_BYTES = 256 << 20  # of members (and shingles) per task that walks through components
+PART_BYTES = 256 << 20  # of members (and shingles) per task that walks, at most
 SPILL_BYTES = 512 << 20  # larger arrays lie in a file instead of memory
 EDGES = 1 << 22  # pairs that are joined at a time
 _LAST = (1 << 64) - 1
@@ -284,7 +284,7 @@ class MinHashDedup(GlobalStep):
             if self.exact:
                 size += 8 * docs["shingles"][inside]
             np.add.at(weights, own[inside], size)
-        cuts, parts = _divide(weights, PART_BYTES)
+        cuts, parts = _divide(weights, task_bytes(int(weights.sum()), PART_BYTES))
         inside = np.flatnonzero(labels[:old] >= 0)
         found = np.empty(len(inside), OLD)
         found["component"], found["doc"] = labels[inside], inside

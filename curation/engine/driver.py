@@ -36,13 +36,13 @@ from curation.engine.recipe import RecipeError, StageSpec
 from curation.engine.retry import Retries, TaskFailed
 from curation.engine.stats import Books, books_of, collect, conservation, timings, unfinished
 from curation.read.span import Entry
-from curation.stage import GlobalStep, Phase
+from curation.stage import GlobalStep, Phase, task_bytes
 from manifests.files import file_digest, write_bytes
 from manifests.records import Output, Receipt, canonical, digest_of
 
-EXCHANGE_BYTES = 256 << 20  # of sorted arrays per task of an exchange
-GROUP_BYTES = 256 << 20  # of records per task by units,
-GROUP_UNITS = 256  # and units at most
+EXCHANGE_BYTES = 256 << 20  # of sorted arrays per task of an exchange, at most
+GROUP_BYTES = 256 << 20  # of records per task by units, at most,
+GROUP_UNITS = 256  # and units
 CEILING_DOCUMENTS = 1_000  # the failure ceiling is looked at from here on
 CEILING_UNITS = 50
 _UNREAD = frozenset(("changed", "unreadable"))  # problems of an input that was not read to its end
@@ -381,7 +381,8 @@ class _Driver:
         size = sum(output.bytes for output in outputs)
         if phase.by == "rows":
             return [(weight, ()) for output in outputs for weight in self._weights(output)]
-        parts = max(1, -(-size // EXCHANGE_BYTES)) if phase.by == "range" else 1
+        most = task_bytes(size, EXCHANGE_BYTES)
+        parts = max(1, -(-size // most)) if phase.by == "range" else 1
         return [(size // parts, ())] * parts
 
     def _weights(self, output: Output) -> list[int]:
@@ -558,14 +559,17 @@ def outlook(step: GlobalStep, documents: int, earlier: int, units: int) -> list[
     """Tasks of each phase of an exchange, and bytes of memory that one takes at most, for so many
     documents that come to it, beside `earlier` ones of an index."""
     sizes = step.sizes()
-    groups = max(-(-int(documents * sizes["", "records"]) // GROUP_BYTES), -(-units // GROUP_UNITS))
+    records = int(documents * sizes["", "records"])
+    groups = max(-(-records // task_bytes(records, GROUP_BYTES)), -(-units // GROUP_UNITS))
+    groups = min(groups, units)  # a unit is not divided
     found = []
     for phase in (*step.phases(), Phase(COLLATE, "units", memory=1)):
         if phase.by == "units":
-            tasks, size = max(1, groups), int(documents * sizes["", "records"])
+            tasks, size = max(1, groups), records
         else:
             size = int((documents + earlier) * sizes.get(phase.of, 0))
-            tasks = 1 if phase.by == "whole" else max(1, -(-size // EXCHANGE_BYTES))
+            tasks = max(1, -(-size // task_bytes(size, EXCHANGE_BYTES)))
+            tasks = 1 if phase.by == "whole" else tasks
         memory = resources.of_exchange(int(phase.memory * size / tasks))
         found.append({"phase": phase.name, "tasks": tasks, "memory_per_task": memory})
     return found
@@ -577,9 +581,10 @@ def groups_of(sizes: Mapping[int, int]) -> list[tuple[int, tuple[int, ...]]]:
     Bounded in bytes and in number, and never by who will do the work.
     """
     groups: list[tuple[int, tuple[int, ...]]] = []
+    most = task_bytes(sum(sizes.values()), GROUP_BYTES)
     for ordinal, size in sorted(sizes.items()):
         filled, units = groups[-1] if groups else (0, ())
-        if not groups or filled + size > GROUP_BYTES or len(units) == GROUP_UNITS:
+        if not groups or filled + size > most or len(units) == GROUP_UNITS:
             groups.append((size, (ordinal,)))
         else:
             groups[-1] = (filled + size, (*units, ordinal))
