@@ -6,7 +6,7 @@ and `Documents`. No stage, no file access.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -65,6 +65,26 @@ class RawDocument:
     warc_offset: int | None = None  # bytes, of the (compressed) record in the file
     warc_length: int | None = None  # bytes, of the (compressed) record in the file
     metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RawBatch:
+    """Several raw documents at once, as a reader of tables may yield them: Arrow columns.
+
+    `id` and `text` (large_string) without nulls; others are those fields of `RawDocument` that the
+    table has. No document has `content`.
+    """
+
+    columns: Mapping[str, pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.columns["id"])
+
+    def one_by_one(self) -> Iterator[RawDocument]:
+        """The same documents as others yield them."""
+        names, values = list(self.columns), [c.to_pylist() for c in self.columns.values()]
+        for row in zip(*values, strict=True):
+            yield RawDocument(**dict(zip(names, row, strict=True)))
 
 
 class Documents:

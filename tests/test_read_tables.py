@@ -8,11 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curation.document import DOCUMENT_SCHEMA
-from curation.read import Tally, read
+from curation.document import DOCUMENT_SCHEMA, RawBatch
+from curation.read import Tally, read, read_raw
+from curation.read import parquet as parquet_reader
 from curation.storage import InputError
 
 PACKERS = {"plain": bytes, "gz": gzip.compress, "zst": zstandard.compress}
@@ -282,3 +283,50 @@ def test_raw_surrogates_and_bytes_that_are_no_utf8_are_replaced(tmp_path):
     assert tally.notes == {"invalid_utf8": 2}
     for document in documents:
         document.text.encode()
+
+
+strings = st.none() | st.sampled_from(["", "a", "ünï", "\x00", "x" * 300])
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"text": st.sampled_from(["", "some text", "ß\n"])},
+            optional={name: strings for name in ("id", "url", "date", "source", "license")}
+            | {"warc_offset": st.none() | st.integers(-2, 9), "warc_file": strings},
+        ),
+        max_size=12,
+    ),
+    st.none() | st.just("elsewhere"),
+    st.sampled_from(["plain", "dictionary", "own"]),
+)
+def test_batches_are_the_documents_one_by_one(tmp_path, rows, source, form):
+    """What most tables are like is read by columns: the same as value by value."""
+    table = pa.Table.from_pylist(rows, pa.schema([("text", pa.string())]) if not rows else None)
+    if form == "dictionary" and "source" in table.column_names:
+        at = table.column_names.index("source")
+        encoded = table["source"].cast(pa.string()).dictionary_encode()
+        table = table.set_column(at, "source", encoded)
+    if form == "own":
+        full = [{**dict.fromkeys(DOCUMENT_SCHEMA.names), **row} for row in rows]
+        table = pa.Table.from_pylist(full, DOCUMENT_SCHEMA)
+    path = tmp_path / "t.parquet"
+    pq.write_table(table, path)
+
+    def everything():
+        tally = Tally()
+        options = {} if source is None else {"source": source}
+        return list(read("parquet", str(path), tally, options)), tally
+
+    fast = everything()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet_reader, "_whole_batch", lambda *_: None)
+        assert everything() == fast
+
+
+def test_a_table_of_strings_is_read_by_columns(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"text": ["a", "b"], "id": ["1", None]}), path)
+    [batch] = read_raw("parquet", str(path), Tally())
+    assert isinstance(batch, RawBatch) and len(batch) == 2

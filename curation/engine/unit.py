@@ -13,16 +13,17 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curation.document import DOCUMENT_SCHEMA, Documents, RawDocument
+from curation.document import DOCUMENT_SCHEMA, Documents, RawBatch, RawDocument
 from curation.engine.chain import (
     BATCH_BYTES,
     BATCH_DOCUMENTS,
@@ -58,7 +59,7 @@ from curation.engine.tables import (
     signals_schema,
     write_table,
 )
-from curation.read import Tally, read
+from curation.read import Tally, read_raw
 from curation.read.span import Entry
 from curation.stage import Edits, GlobalStep, Removals
 from curation.storage import InputError, same_input
@@ -161,7 +162,12 @@ def _share(plan: Plan, segment: Segment, task: Task) -> tuple[int, int]:
         return 0, sys.maxsize
     units = [plan.units[ordinal] for ordinal in task.units]
     if segment.kind == "read":
-        total = sum(1 for unit in units for _ in read_unit(plan, unit, Tally(), task.entry))
+        tally = Tally()
+        total = 0
+        for unit in units:
+            for _ in read_unit(plan, unit, tally, task.entry):
+                pass
+        total = tally.documents
     else:
         total = sum(_documents_of(plan, segment, unit) for unit in units)
     return task.piece * total // task.pieces, (task.piece + 1) * total // task.pieces
@@ -294,7 +300,7 @@ def _place(entry: Entry | None) -> list[Any] | None:
 
 def read_unit(
     plan: Plan, unit: Unit, tally: Tally, entry: Entry | None = None
-) -> Iterator[RawDocument]:
+) -> Iterator[RawDocument | RawBatch]:
     """The documents of a unit, with what the recipe knows of all of them filled in.
 
     An input that cannot be read, or is not what was listed, makes the unit incomplete. `entry`: see
@@ -307,10 +313,13 @@ def read_unit(
         if not same_input(file):
             tally.problem("changed", 0, "since the run was planned")
             return
-        for raw in read(settings.reader, file.path, tally, settings.options(), span):
-            raw.source = raw.source or settings.source
-            raw.crawl = raw.crawl or crawl
-            raw.license = raw.license or settings.license
+        known = {"source": settings.source, "crawl": crawl, "license": settings.license}
+        for raw in read_raw(settings.reader, file.path, tally, settings.options(), span):
+            if isinstance(raw, RawBatch):
+                yield _filled(raw, known)
+                continue
+            for name, value in known.items():
+                setattr(raw, name, getattr(raw, name) or value)
             yield raw
         if not same_input(file):
             tally.problem("changed", 0, "while it was read")
@@ -321,23 +330,68 @@ def read_unit(
         tally.problem("unreadable", 0, str(error))
 
 
+def _filled(raw: RawBatch, known: Mapping[str, str | None]) -> RawBatch:
+    """A batch with what the recipe knows of documents that do not say it themselves."""
+    columns = dict(raw.columns)
+    for name, value in known.items():
+        own = columns.get(name)
+        if value is not None:
+            given = pa.array([value] * len(raw), pa.string())
+            columns[name] = given if own is None else pc.if_else(_said(own), own, given)
+    return RawBatch(columns)
+
+
+def _said(values: pa.Array) -> pa.Array:
+    return pc.fill_null(pc.not_equal(values, ""), False)
+
+
 _PLAIN = ("id", "url", "date", "source", "crawl", "license", "language", "media_type", "charset")
 
 
-def batches(raws_in: Iterator[RawDocument]) -> Iterator[Documents]:
+def batches(raws_in: Iterator[RawDocument | RawBatch]) -> Iterator[Documents]:
     """Raw documents as batches; nothing that is written depends on where a batch ends."""
     rows: list[int] = []
     raws: list[RawDocument] = []
-    size = 0
-    for row, raw in enumerate(raws_in):
+    size = row = 0
+    for raw in raws_in:
+        if isinstance(raw, RawBatch):
+            if raws:
+                yield _columns(rows, raws)
+                rows, raws, size = [], [], 0
+            yield from _of_batch(row, raw)
+            row += len(raw)
+            continue
         rows.append(row)
         raws.append(raw)
+        row += 1
         size += len(raw.content or b"") + len(raw.text or "")
         if len(raws) >= BATCH_DOCUMENTS or size >= BATCH_BYTES:
             yield _columns(rows, raws)
             rows, raws, size = [], [], 0
     if raws:
         yield _columns(rows, raws)
+
+
+def _of_batch(row: int, raw: RawBatch) -> Iterator[Documents]:
+    """Documents of a batch whose first row is given, in parts that are bounded in bytes, too."""
+    size = len(raw)
+    kinds = {name: pa.string() for name in _PLAIN} | {"warc_file": pa.string()}
+    kinds |= {"warc_offset": pa.int64(), "warc_length": pa.int64(), "metadata": pa.string()}
+    kinds |= {"language_score": pa.float64()}
+    columns = {
+        name: raw.columns[name].cast(kind) if name in raw.columns else pa.nulls(size, kind)
+        for name, kind in kinds.items()
+    }
+    columns["row"] = pa.array(np.arange(row, row + size))
+    columns["duplicate_count"] = pa.array(np.ones(size, dtype=np.int64))
+    columns["text"] = raw.columns["text"]
+    ends = np.cumsum(pc.binary_length(columns["text"]).to_numpy(zero_copy_only=False))
+    start, before = 0, 0
+    while start < size:
+        full = int(np.searchsorted(ends, before + BATCH_BYTES)) + 1
+        stop = min(start + BATCH_DOCUMENTS, full, size)
+        yield Documents({name: c.slice(start, stop - start) for name, c in columns.items()})
+        start, before = stop, int(ends[stop - 1])
 
 
 def _columns(rows: list[int], raws: list[RawDocument]) -> Documents:

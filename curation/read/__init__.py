@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from pydantic import ValidationError
 
-from curation.document import RawDocument
+from curation.document import RawBatch, RawDocument
 from curation.read.datatrove import DatatroveOptions, read_datatrove
 from curation.read.framing import read_head
 from curation.read.jsonl import JsonlOptions, read_jsonl
@@ -34,7 +34,7 @@ class Kind(NamedTuple):
     `splits`: whether byte ranges of its files can be read.
     """
 
-    reader: Callable[..., Iterator[RawDocument]]
+    reader: Callable[..., Iterator[Any]]
     options: type
     suffixes: tuple[str, ...]
     splits: bool = False
@@ -65,7 +65,23 @@ def read(
     options: Mapping[str, Any] | None = None,
     span: Span | None = None,
 ) -> Iterator[RawDocument]:
-    """The documents of one file, in order; `tally` is filled while they are taken.
+    """The documents of one file, in order; see `read_raw`."""
+    for found in read_raw(kind, path, tally, options, span):
+        if isinstance(found, RawBatch):
+            yield from found.one_by_one()
+        else:
+            yield found
+
+
+def read_raw(
+    kind: str,
+    path: str,
+    tally: Tally,
+    options: Mapping[str, Any] | None = None,
+    span: Span | None = None,
+) -> Iterator[RawDocument | RawBatch]:
+    """The documents of one file, in order, one by one or several at once; `tally` is filled while
+    they are taken.
 
     `options` are fields of the kind's options class. With a `span`, the documents of the records
     that begin in that byte range, for kinds that split. After the last document the file (the
@@ -87,7 +103,9 @@ def read(
     return _read(kind, path, tally, chosen, span or WHOLE)
 
 
-def _read(kind: str, path: str, tally: Tally, options: Any, span: Span) -> Iterator[RawDocument]:
+def _read(
+    kind: str, path: str, tally: Tally, options: Any, span: Span
+) -> Iterator[RawDocument | RawBatch]:
     reader, _, _, splits = KINDS[kind]
     with closing(open_input(path, span.start)) as opened:
         stream = SpanReader(opened, span)

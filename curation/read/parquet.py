@@ -11,17 +11,19 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from curation.document import DOCUMENT_SCHEMA, SCHEMA_VERSION, RawDocument
+from curation.document import DOCUMENT_SCHEMA, SCHEMA_VERSION, RawBatch, RawDocument
 from curation.read.identity import of_native, of_row
 from curation.read.tally import Tally
 from curation.storage import InputError
 
-_ROWS = 512  # rows converted at a time
+_ROWS = 1024  # rows converted at a time
 _KEPT = ("date", "source", "crawl", "license", "language", "metadata")
+_NUMBERS = frozenset(("warc_offset", "warc_length"))
 _PLACE = ("warc_file", "warc_offset", "warc_length")
 _SCHEMA_KEY = b"gristmill.schema"
 
@@ -42,7 +44,7 @@ class ParquetOptions:
 
 def read_parquet(
     stream: BinaryIO, path: str, tally: Tally, options: ParquetOptions
-) -> Iterator[RawDocument]:
+) -> Iterator[RawDocument | RawBatch]:
     """The rows of a Parquet file; `stream` must seek. Columns of the document schema are kept.
 
     Ids of our own documents are kept as they are. Raises InputError if there is no text column of
@@ -71,6 +73,11 @@ def read_parquet(
         first, rows = row, table.metadata.row_group(group).num_rows
         try:
             for batch in table.iter_batches(_ROWS, row_groups=[group], columns=columns):
+                if (whole := _whole_batch(batch, path, row, own, options)) is not None:
+                    row += len(whole)
+                    tally.keep(len(whole))
+                    yield whole
+                    continue
                 for values in _rows(batch):
                     document = _document(values, path, row, own, options, tally)
                     row += 1
@@ -99,6 +106,57 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
+
+
+def _whole_batch(
+    batch: pa.RecordBatch, path: str, row: int, own: bool, options: ParquetOptions
+) -> RawBatch | None:
+    """The rows from number `row` on as they are, if they are what most are: valid strings, whole
+    numbers, no metadata. None where a value needs a closer look."""
+    names = batch.schema.names
+    if "metadata" in names and batch["metadata"].null_count < len(batch):
+        return None
+    roles = {options.text, options.id, options.url}
+    if len(roles) < 3 or roles & {*_KEPT, *_PLACE}:
+        return None
+    columns: dict[str, Any] = {n: _plain(batch[n], n) for n in names if n != "metadata"}
+    if any(c is None for c in columns.values()) or columns[options.text].null_count:
+        return None
+    size = len(batch)
+    source = columns.pop("source", pa.nulls(size, pa.string()))
+    source = pc.if_else(pc.equal(source, ""), None, source)
+    if options.source is not None:
+        source = pc.fill_null(source, options.source)
+    native = columns.pop(options.id, pa.nulls(size, pa.string()))
+    ids = [
+        (name if own else of_native(origin, name)) if name else of_row(path, row + i)
+        for i, (name, origin) in enumerate(zip(native.to_pylist(), source.to_pylist(), strict=True))
+    ]
+    text = columns.pop(options.text).cast(pa.large_string())
+    url = columns.pop(options.url, pa.nulls(size, pa.string()))
+    kinds = pa.array(["text/plain"] * size)
+    own_columns = {"id": pa.array(ids), "text": text, "url": url, "source": source}
+    return RawBatch({**columns, **own_columns, "media_type": kinds})
+
+
+def _plain(column: pa.Array, name: str) -> pa.Array | None:
+    """A column as valid strings, or as numbers that a place can be; None where it is neither."""
+    if name in _NUMBERS:
+        if not pa.types.is_integer(column.type):
+            return None
+        try:
+            found = column.cast(pa.int64())
+        except pa.ArrowInvalid:
+            return None
+        return None if (pc.min(found).as_py() or 0) < 0 else found
+    if not _is_text(column.type):
+        return None
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    try:
+        return column.cast(pa.large_binary()).cast(pa.large_string())  # which looks at the bytes
+    except pa.ArrowInvalid:
+        return None
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

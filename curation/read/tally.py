@@ -53,10 +53,10 @@ class Tally:
         self.records += 1
         self.skipped[reason] += 1
 
-    def keep(self) -> None:
-        """Count one record that gives a document."""
-        self.records += 1
-        self.documents += 1
+    def keep(self, count: int = 1) -> None:
+        """Count a record (or several) that gives a document."""
+        self.records += count
+        self.documents += count
 
     def problem(
         self, reason: str, offset: int, detail: str = "", *, incomplete: bool = True
