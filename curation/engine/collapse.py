@@ -93,7 +93,7 @@ def merged(tables: Iterable[pa.Table]) -> pa.Table:
 
 def largest(tables: Iterable[pa.Table]) -> pa.Table:
     """The largest groups of all, and among equal ones those with the smallest id."""
-    order = [("documents", "descending"), ("id", "ascending"), ("unit", "ascending")]
+    order = [("documents", "descending"), *((n, "ascending") for n in ("id", "unit", "row"))]
     return pa.concat_tables([GROUPS_SCHEMA.empty_table(), *tables]).sort_by(order).slice(0, GROUPS)
 
 

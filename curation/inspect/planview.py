@@ -36,7 +36,7 @@ def _outlook(plan: Plan, segment: Segment) -> list[dict[str, Any]]:
     earlier = 0
     for name in plan.indexes.get(segment.step.name, ()):
         batch = Batch.load(Path(step.index_directory() or "") / "batches" / name)
-        earlier += sum(output.rows for output in batch.files["records"])
+        earlier += sum(output.rows for output in batch.files.get("records", ()))
     return outlook(step, estimated(plan), earlier, len(plan.units))
 
 
