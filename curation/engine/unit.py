@@ -11,9 +11,11 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -61,7 +63,7 @@ from curation.engine.tables import (
 )
 from curation.read import Tally, read_raw
 from curation.read.span import Entry
-from curation.stage import Edits, GlobalStep, Removals
+from curation.stage import Edits, GlobalStep, Removals, Stage
 from curation.storage import InputError, same_input
 from manifests.records import Output, Receipt
 
@@ -422,6 +424,30 @@ def _metadata(raw: RawDocument) -> str | None:
     return text
 
 
+class _Records:
+    """What a global step notes of the documents of a task, in a nameless file: a unit of a million
+    documents has hundreds of megabytes of them."""
+
+    def __init__(self, step: Stage) -> None:
+        assert isinstance(step, GlobalStep)
+        self._none = step.no_records()
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115
+
+    def add(self, records: np.ndarray) -> None:
+        self._file.write(np.ascontiguousarray(records, self._none.dtype).view(np.uint8).data)
+
+    def discard(self) -> None:
+        self._file.close()
+
+    @contextmanager
+    def whole(self) -> Iterator[np.ndarray]:
+        """All of them; the file is gone afterwards."""
+        with self._file as file:
+            size = file.tell() // self._none.dtype.itemsize
+            file.flush()
+            yield np.memmap(file, self._none.dtype, "r", shape=(size,)) if size else self._none
+
+
 class _Files:
     """The files of a map task: signals, texts (or the final documents), samples, records."""
 
@@ -444,7 +470,7 @@ class _Files:
         self._parts: list[Output] = []
         self.cpu = 0.0  # seconds of this process spent encoding tables
         self._text = self._next_text()
-        self._prepared: dict[str, list[np.ndarray]] = {s.name: [] for s in segment.prepares}
+        self._prepared = {spec.name: _Records(spec.stage) for spec in segment.prepares}
         self.documents = 0
         self.kept = {"documents": 0, "words": 0, "bytes": 0}
 
@@ -481,7 +507,7 @@ class _Files:
             if len(state.index):
                 living = pa.array(state.index)
                 signals = {name: state.signals[name].take(living) for name in spec.stage.signals()}
-                self._prepared[spec.name].append(spec.stage.prepare(state.docs.replace(**signals)))
+                self._prepared[spec.name].add(spec.stage.prepare(state.docs.replace(**signals)))
 
     def _write_text(self, table: pa.Table) -> None:
         while len(table := self._text.write(table)):
@@ -505,7 +531,7 @@ class _Files:
                 self._originals.write(table)
         for spec in self._segment.prepares:
             records = load_array(whole(self._plan, piece.outputs[f"{spec.name}.records"]))
-            self._prepared[spec.name].append(np.array(records))
+            self._prepared[spec.name].add(records)
 
     def close(self, samples: Samples) -> dict[str, Output]:
         """Commits every file."""
@@ -519,12 +545,9 @@ class _Files:
             outputs["originals"] = self._close(self._originals)
         outputs["samples"] = write_table(self._path("samples"), samples.table(), run)
         for spec in self._segment.prepares:
-            step = spec.stage
-            assert isinstance(step, GlobalStep)
-            parts = self._prepared[spec.name]
-            records = np.concatenate(parts) if parts else step.no_records()
             path = self._root / "work" / f"{self._task.name}.{spec.name}.records.npy"
-            outputs[f"{spec.name}.records"] = save_array(path, records, run)
+            with self._prepared[spec.name].whole() as records:
+                outputs[f"{spec.name}.records"] = save_array(path, records, run)
         return outputs
 
     def _close(self, writer: TableWriter) -> Output:
@@ -536,6 +559,8 @@ class _Files:
         for writer in (self._signals, self._text, self._originals):
             if writer is not None:
                 writer.discard()
+        for records in self._prepared.values():
+            records.discard()
 
 
 def _signals_table(ordinal: int, state: State, names: list[str]) -> pa.Table:
