@@ -49,6 +49,8 @@ def test_edges_connect_exactly_the_documents_of_a_hash(lines: list[tuple[int, in
     pairs = [(a[1], b[1]) for a in lines for b in lines if a[0] == b[0]]
     assert reference.components(10, found) == reference.components(10, pairs)
     assert len(found) == len(lines) - len({h for h, _ in lines})
+    last = {h: d for h, d in lines}
+    assert {pair[1] for pair in found} <= set(last.values())
 
 
 @st.composite

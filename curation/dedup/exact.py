@@ -226,14 +226,16 @@ def _keys(lines: np.ndarray) -> tuple[np.ndarray, ...]:
 def _slices(arrays: Iterable[np.ndarray], part: int, parts: int) -> np.ndarray:
     """The lines of all groups of units whose digest falls in a part of the range."""
     pieces = [np.empty(0, LINE)]
-    pieces += [a[key_range(a["digest"][:, 0], part, parts)] for a in arrays]
+    for array in arrays:
+        pieces.append(np.array(array[key_range(array["digest"][:, 0], part, parts)]))
     return np.concatenate(pieces)
 
 
 def _of_units(arrays: Iterable[np.ndarray], units: Sequence[int], kind: np.dtype) -> np.ndarray:
     """What arrays sorted by unit say of neighbouring units."""
     pieces = [np.empty(0, kind)]
-    pieces += [array[between(array["unit"], units[0], units[-1] + 1)] for array in arrays]
+    for array in arrays:
+        pieces.append(np.array(array[between(array["unit"], units[0], units[-1] + 1)]))
     return np.concatenate(pieces)
 
 

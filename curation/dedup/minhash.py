@@ -337,10 +337,11 @@ class MinHashDedup(GlobalStep):
         pieces, sets = self._old(low, high, sources)
         hashes = sources.arrays("members", "shingles") if self.exact else repeat(None)
         for array, own in zip(sources.arrays("members", "members"), hashes, strict=False):
-            some = array[between(array["component"], low, high)]
+            some = np.array(array[between(array["component"], low, high)])  # the map can go
             pieces.append(some)
             sets += _sets(some, own)
         members = _gathered(pieces, sources)
+        del pieces
         order = np.lexsort([members[name] for name in ("row", "unit", "content")]
             + [members["id"][:, 1], members["id"][:, 0]]
             + [members[name] for name in ("policy", "source", "crawl", "batch", "component")]
@@ -500,6 +501,7 @@ def _moment(date: str) -> float:
 
 def _pairs(part: int, parts: int, sources: Sources) -> dict[str, np.ndarray]:
     sizes = [len(records) for _, records in sources.index("records")]
+    first = sum(sizes)  # of this run
     sizes += sources.rows("lines", "docs")
     kind = np.dtype(np.uint32 if sum(sizes) < 1 << 32 else np.uint64)
     hashes, documents = [np.empty(0, np.uint64)], [np.empty(0, kind)]
@@ -510,7 +512,8 @@ def _pairs(part: int, parts: int, sources: Sources) -> dict[str, np.ndarray]:
         hashes.append(np.array(some["hash"]))
         documents.append(some["doc"].astype(kind) + kind.type(place))
         place += size
-    return {"edges": clusters.edges(np.concatenate(hashes), np.concatenate(documents))}
+    edges = clusters.edges(np.concatenate(hashes), np.concatenate(documents))
+    return {"edges": edges[edges[:, 1] >= first]}  # what the index has among itself is decided
 
 
 def _room(length: int, kind: np.dtype, sources: Sources) -> np.ndarray:
@@ -580,6 +583,6 @@ def _of_units(sources: Sources, name: str, kind: np.dtype) -> np.ndarray:
     first, last = sources.units[0], sources.units[-1]
     pieces = [np.empty(0, kind)]
     for array in sources.arrays("clusters", name):
-        pieces.append(array[between(array["unit"], first, last + 1)])
+        pieces.append(np.array(array[between(array["unit"], first, last + 1)]))
     found = np.concatenate(pieces)
     return found[np.lexsort((found["row"], found["unit"]))]

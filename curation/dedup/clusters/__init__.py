@@ -36,7 +36,7 @@ def in_order(
 
 
 def edges(hashes: NDArray[np.uint64], documents: NDArray[np.integer]) -> NDArray[np.integer]:
-    """Pairs (n, 2) that connect the documents of equal hash: the first of them with each other.
+    """Pairs (n, 2) that connect the documents of equal hash: each other one with the last.
 
     `hashes` and the numbers of their `documents` lie side by side, in any order.
     """

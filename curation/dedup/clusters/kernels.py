@@ -51,13 +51,13 @@ def count_edges(hashes: Any) -> Any:
 
 @kernel
 def find_edges(hashes: Any, documents: Any, pairs: Any) -> None:
-    """The pairs of the first document of each run of equal hashes with the others."""
-    first, n = 0, 0
-    for i in range(1, len(hashes)):
-        if hashes[i] != hashes[i - 1]:
-            first = i
+    """The pairs of each but the last document of a run of equal hashes with the last."""
+    last, n = len(hashes) - 1, 0
+    for i in range(len(hashes) - 2, -1, -1):
+        if hashes[i] != hashes[i + 1]:
+            last = i
         else:
-            pairs[n, 0], pairs[n, 1] = documents[first], documents[i]
+            pairs[n, 0], pairs[n, 1] = documents[i], documents[last]
             n += 1
 
 
