@@ -298,8 +298,8 @@ class Removals:
     """
 
     rows: np.ndarray
-    reasons: list[str]
-    survivors: list[str]
+    reasons: Sequence[str] | pa.Array
+    survivors: Sequence[str] | pa.Array
     counted_rows: np.ndarray
     counts: np.ndarray
     evidence: Mapping[str, np.ndarray | pa.Array] = field(default_factory=dict)

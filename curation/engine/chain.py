@@ -173,12 +173,13 @@ class Chain:
         hit = np.zeros(len(rows), dtype=bool)
         hit[inside] = removals.rows[at[inside]] == rows[inside]
         where = pa.array(at, mask=~hit)
-        named = pa.array(removals.reasons, pa.string()).take(where).to_pylist()
-        reasons = np.array([*named, None], object)[:-1]
+        named = as_column(removals.reasons).cast(pa.string()).take(where)
+        reasons = np.full(len(rows), None, dtype=object)
+        reasons[hit] = named.filter(pa.array(hit)).to_pylist()
         evidence = {
             name: as_column(values).take(where)
             for name, values in (
-                ("survivor", pa.array(removals.survivors, pa.string())),
+                ("survivor", as_column(removals.survivors).cast(pa.string())),
                 *removals.evidence.items(),
             )
         }
@@ -189,8 +190,8 @@ class Chain:
         found = np.flatnonzero(inside)[removals.counted_rows[at[inside]] == rows[inside]]
         counts[found] = removals.counts[at[found]]
         state.docs = state.docs.replace(duplicate_count=pa.array(counts))
-        for reason in sorted({r for r in reasons if r is not None}):
-            mask = reasons == reason
+        for reason in sorted(set(reasons[hit])):
+            mask = np.asarray(pc.fill_null(pc.equal(named, reason), False))
             account.drop(reason, state.sizes, mask)
             account.would_drop[reason] += int(mask.sum())
             indices = np.flatnonzero(mask)

@@ -370,8 +370,8 @@ def load_removals(plan: Plan, segment: Segment, unit: Unit) -> Removals:
     counted = table.filter(table["reason"].is_null())
     return Removals(
         gone["row"].to_numpy(),
-        gone["reason"].to_pylist(),
-        gone["survivor"].to_pylist(),
+        gone["reason"].combine_chunks(),
+        gone["survivor"].combine_chunks(),
         counted["row"].to_numpy(),
         counted["duplicate_count"].to_numpy(),
         {name: gone[name].combine_chunks() for name in step.evidence},

@@ -495,7 +495,9 @@ class _Files:
             self.kept["words"] += int(state.sizes.words.sum())
         storing = state.everyone() if self._store_all else state.everyone()[-1:]
         texts = [_text_table(state, *some) for some in storing if "content" not in some[1]]
-        table = pa.concat_tables(texts).sort_by("row") if texts else TEXT_SCHEMA.empty_table()
+        table = pa.concat_tables([TEXT_SCHEMA.empty_table(), *texts])
+        if len(texts) > 1:
+            table = table.sort_by("row")
         if self._final:
             table = table.select(DOCUMENT_SCHEMA.names)
         self._signals.write(_signals_table(ordinal, state, self._names))
