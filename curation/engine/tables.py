@@ -22,6 +22,11 @@ ROW_GROUP_BYTES = 32 << 20  # of column data before encoding
 ROW_GROUP_ROWS = 65_536
 ZSTD_LEVEL = 3
 
+#: Columns whose values are hardly ever the same: a dictionary of them costs time and space.
+_DIFFERENT = frozenset(
+    ("row", "id", "text", "url", "words", "bytes", "warc_offset", "warc_length", "metadata")
+)
+
 TEXT_SCHEMA = pa.schema(
     [("row", pa.int64()), ("kept", pa.bool_()), ("words", pa.int64()), *DOCUMENT_SCHEMA],
     metadata={"gristmill.schema": "text/2"},
@@ -69,7 +74,11 @@ class TableWriter:
         self._file = AtomicFile(path)
         self._sink = pa.PythonFile(self._file, mode="w")
         self._writer = pq.ParquetWriter(
-            self._sink, schema, compression="zstd", compression_level=ZSTD_LEVEL
+            self._sink,
+            schema,
+            compression="zstd",
+            compression_level=ZSTD_LEVEL,
+            use_dictionary=[name for name in schema.names if name not in _DIFFERENT],
         )
         self.schema = schema
         self._limit = limit
