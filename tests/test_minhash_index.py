@@ -258,6 +258,14 @@ def test_a_place_that_can_be_no_index_is_refused_before_any_work(tmp_path: Path)
         assert not (tmp_path / "a" / "run" / "segments").exists()
 
 
+@pytest.mark.parametrize("place", ["", "s3://bucket/index"])
+def test_an_index_is_a_directory(tmp_path: Path, place: str) -> None:
+    [first] = some_crawls(4, 1)
+    inputs = write(tmp_path / "in", first)
+    with pytest.raises(RecipeError, match="a directory that all workers see is wanted"):
+        run(stages(), inputs=[inputs], output=tmp_path / "run", index=place, workers=1)
+
+
 def test_two_steps_cannot_share_an_index(tmp_path: Path) -> None:
     [first] = some_crawls(4, 1)
     inputs = write(tmp_path / "in", first)

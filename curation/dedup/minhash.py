@@ -90,9 +90,9 @@ def _verify(value: float | str) -> float | str:
 
 
 def _directory(value: str | None) -> str | None:
-    if value is not None and "://" in value:
+    if value is not None and (not value or "://" in value):
         raise ValueError(f"a directory that all workers see is wanted (got {value!r})")
-    return value and os.path.abspath(value)
+    return None if value is None else os.path.abspath(value)
 
 
 def _threshold(value: float | str) -> float:

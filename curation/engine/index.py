@@ -33,7 +33,7 @@ from curation.storage import InputFile
 from manifests.files import file_digest, write_bytes
 from manifests.records import Output, canonical, digest_of
 
-SCHEMA = 1
+SCHEMA = 2
 _NAME = re.compile(r"(\d{5})-.+-[0-9a-f]{12}")
 
 
