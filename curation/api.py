@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,7 +73,7 @@ def plan(
 def indexing(recipe: Recipe, directory: str) -> list[str]:
     """The settings that give every stage which can have an index this one. Raises RecipeError."""
     found = [
-        f"{spec.name}.index={json.dumps(os.path.abspath(directory))}"
+        f"{spec.name}.index={json.dumps(directory)}"
         for spec in recipe.stages
         if "index" in type(spec.stage).model_fields and isinstance(spec.stage, GlobalStep)
     ]

@@ -37,6 +37,10 @@ from near_duplicates import (
 from zygote import Zygote
 
 from curation import run
+from curation.api import plan
+from curation.engine.driver import RunFailed, drive
+from curation.engine.executors import InProcess
+from curation.engine.progress import Progress
 from curation.engine.recipe import RecipeError
 
 
@@ -210,6 +214,109 @@ def test_a_run_killed_around_its_index_ends_with_the_same_index(
         assert tree(killed) == tree(whole)
         shutil.rmtree(tmp_path / "killed")
         shutil.rmtree(tmp_path / "i-killed")
+
+
+def test_a_run_killed_while_it_makes_an_index_goes_on(tmp_path: Path, zygote: Zygote) -> None:
+    [first] = some_crawls(5, 1)
+    work = command(tmp_path, first, "a")
+
+    def attempt(name: str) -> list[str]:
+        return [*work, "--output", str(tmp_path / name), "--index", str(tmp_path / f"i-{name}")]
+
+    points = zygote.points(attempt("whole"))
+    inside = [n for n, point in enumerate(points, 1) if "/i-whole/" in point.split()[1]]
+    for number in inside:
+        assert zygote.run(attempt("killed"), die_at=number) == -signal.SIGKILL
+        assert zygote.run(attempt("killed")) == 0
+        assert tree(tmp_path / "i-killed") == tree(tmp_path / "i-whole")
+        shutil.rmtree(tmp_path / "killed")
+        shutil.rmtree(tmp_path / "i-killed")
+
+
+@pytest.mark.parametrize("left", ["index.json", ".index.json.0123456789ab.tmp"])
+def test_an_index_that_was_hardly_begun_is_an_empty_one(tmp_path: Path, left: str) -> None:
+    [first] = some_crawls(5, 1)
+    inputs = write(tmp_path / "in", first)
+
+    def attempt(name: str) -> Path:
+        index = tmp_path / name
+        run(stages(index=str(index)), inputs=[inputs], output=tmp_path / f"run-{name}", workers=1)
+        return index
+
+    whole = attempt("whole")
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / left).write_bytes((whole / "index.json").read_bytes())
+    assert tree(attempt("begun")) == tree(whole)
+
+
+def test_a_place_that_can_be_no_index_is_refused_before_any_work(tmp_path: Path) -> None:
+    [first] = some_crawls(4, 1)
+    (tmp_path / "file").write_text("no directory")
+    for place in (tmp_path / "file", tmp_path / "file" / "index", tmp_path / "a" / "run"):
+        with pytest.raises(RecipeError, match="index: "):
+            ask(tmp_path / "a", first, index=str(place))
+        assert not (tmp_path / "a" / "run" / "segments").exists()
+
+
+@pytest.mark.parametrize("place", ["", "s3://bucket/index"])
+def test_an_index_is_a_directory(tmp_path: Path, place: str) -> None:
+    [first] = some_crawls(4, 1)
+    inputs = write(tmp_path / "in", first)
+    with pytest.raises(RecipeError, match="a directory that all workers see is wanted"):
+        run(stages(), inputs=[inputs], output=tmp_path / "run", index=place, workers=1)
+
+
+def test_two_steps_cannot_share_an_index(tmp_path: Path) -> None:
+    [first] = some_crawls(4, 1)
+    inputs = write(tmp_path / "in", first)
+    work = stages()
+    work["stages"].append({"minhash_dedup": {"as": "again", "verify": 0.5}})
+    with pytest.raises(RecipeError, match=r"again: index: .* that of minhash_dedup"):
+        run(work, inputs=[inputs], output=tmp_path / "run", index=tmp_path / "index", workers=1)
+    assert not (tmp_path / "index").exists()
+
+
+def test_runs_at_the_same_time_read_the_same_when_they_are_made_again(tmp_path: Path) -> None:
+    """Neither saw the other, whichever came to an end first."""
+    inputs = [write(tmp_path / n, f) for n, f in zip("ab", some_crawls(2, texts=2), strict=True)]
+    work = stages(index=str(tmp_path / "index"), verify=0.4)
+    plans = [plan(work, inputs=[folder], output=folder / "run") for folder in inputs]
+    made = []
+    for work_of in plans:  # planned together
+        drive(work_of, InProcess(), Progress(True))
+        made.append(tree(work_of.run / "documents"))
+    index = tree(tmp_path / "index")
+    for folder, documents in zip(inputs, made, strict=True):
+        again = run(work, inputs=[folder], output=folder / "again", workers=1)
+        assert tree(again.documents) == documents
+    assert tree(tmp_path / "index") == index
+
+
+def test_a_damaged_index_stops_the_run_that_reads_it(tmp_path: Path) -> None:
+    first, second = some_crawls(2, texts=2)
+    index = tmp_path / "index"
+    ask(tmp_path / "a", first, index=str(index))
+    [batch] = (index / "batches").iterdir()
+    for path in sorted(batch.glob("*.npy")):
+        data = path.read_bytes()
+        path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+        with pytest.raises(RunFailed, match=f"{path.name}: its bytes are not what they were"):
+            ask(tmp_path / path.stem, second, index=str(index))
+        path.write_bytes(data)
+    (batch / "batch.json").write_text('{"origin": "a", "inputs": [], "reads": [], "files": []}')
+    with pytest.raises(RecipeError, match="damaged"):
+        ask(tmp_path / "b", second, index=str(index))
+
+
+def test_a_run_whose_index_is_gone_says_so(tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    inputs = [write(tmp_path / n, f) for n, f in zip("ab", some_crawls(2), strict=True)]
+    work = stages(index=str(index))
+    for folder in inputs:
+        run(work, inputs=[folder], output=folder / "run", workers=1)
+    shutil.rmtree(index)
+    with pytest.raises(RunFailed, match=r"minhash_dedup: index: .*damaged"):
+        run(work, inputs=[inputs[1]], output=inputs[1] / "run", workers=1)
 
 
 def test_two_crawls_in_one_run_against_an_index(tmp_path: Path) -> None:

@@ -295,6 +295,14 @@ def test_near_duplicates_come_with_their_similarity(tmp_path: Path) -> None:
     assert entry["stands_for"] == {"minhash_dedup": 2} and entry["duplicate_count"] == 2
 
 
+def test_a_reason_that_no_sample_has_is_answered_by_those_there_are(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["inspect", str(finished), "--reason", "zzz"]) == 2
+    reasons = capsys.readouterr().err.partition("known: ")[2].strip().split(", ")
+    assert "text" in reasons and "" not in reasons
+
+
 def test_the_command_line_shows_pairs_and_groups(
     finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

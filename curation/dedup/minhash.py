@@ -69,9 +69,7 @@ _TEXT = re.compile(r"text(?:\((\d*\.?\d+)\))?")
 
 def _policy(value: str) -> str:
     if not _POLICY.fullmatch(value):
-        raise ValueError(
-            f"first_id, longest, newest or highest(stage.signal) is wanted (got {value!r})"
-        )
+        raise ValueError("first_id, longest, newest or highest(stage.signal) is wanted")
     return value
 
 
@@ -83,16 +81,16 @@ def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _verify(value: float | str) -> float | str:
     if isinstance(value, str) and not _TEXT.fullmatch(value):
-        raise ValueError(f"a number from 0 to 1, text or text(0.9) is wanted (got {value!r})")
+        raise ValueError("a number from 0 to 1, text or text(0.9) is wanted")
     if not 0 <= _threshold(value) <= 1:
-        raise ValueError(f"the similarity must lie between 0 and 1 (got {value})")
+        raise ValueError("the similarity must lie between 0 and 1")
     return value
 
 
 def _directory(value: str | None) -> str | None:
-    if value is not None and "://" in value:
-        raise ValueError(f"a directory that all workers see is wanted (got {value!r})")
-    return value and os.path.abspath(value)
+    if value is not None and (not value or "://" in value):
+        raise ValueError("a directory that all workers see is wanted")
+    return None if value is None else os.path.abspath(value)
 
 
 def _threshold(value: float | str) -> float:

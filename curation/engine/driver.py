@@ -30,7 +30,16 @@ from curation.engine.exchange import (
 from curation.engine.executors import Executor, ExecutorLost
 from curation.engine.gc import forget_released, released
 from curation.engine.lease import Lease, LeaseHeld
-from curation.engine.plan import Plan, Segment, Task, freeze, open_plan, reading_tasks, tasks_of
+from curation.engine.plan import (
+    Plan,
+    Segment,
+    Task,
+    freeze,
+    make_indexes,
+    open_plan,
+    reading_tasks,
+    tasks_of,
+)
 from curation.engine.progress import Progress
 from curation.engine.recipe import RecipeError, StageSpec
 from curation.engine.retry import Retries, TaskFailed
@@ -111,6 +120,7 @@ def drive(
     RecipeError before any work, RunFailed after.
     """
     found = None if base is None else Base.of(plan, base, retry_incomplete)
+    make_indexes(plan)
     freeze(plan)
     try:
         lease = Lease(plan.run, str(shard or ""))
@@ -214,8 +224,9 @@ class _Driver:
                 for name, output in done[task].outputs.items():
                     arrays.setdefault(name, []).append((output.locate(self.plan.run), output))
             name, form = self.plan.recipe.settings.name, spec.stage.index_form()
+            run = (name, self.plan.origin, self.plan.files, self.plan.indexes[spec.name])
             try:
-                index.publish(directory, form, name, self.plan.origin, self.plan.files, arrays)
+                index.publish(directory, form, *run, arrays)
             except (index.IndexUnusable, OSError) as error:
                 raise RunFailed(f"{spec.name}: index: {error}") from None
 
@@ -345,7 +356,10 @@ class _Driver:
         )
         if batches := self.plan.indexes.get(segment.step.name):
             directory = Path(step.index_directory() or "")
-            found = [index.Batch.load(directory / "batches" / name) for name in batches]
+            try:
+                found = [index.Batch.load(directory / "batches" / name) for name in batches]
+            except index.IndexUnusable as error:
+                raise RunFailed(f"{segment.name}: index: {error}") from None
             consumed = digest_of([consumed, [batch.digest for batch in found]])
         groups = groups_of({ordinal: output.bytes for ordinal, output in records.items()})
         made: dict[tuple[str, str], list[Output]] = {}

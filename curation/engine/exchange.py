@@ -92,7 +92,8 @@ def stored(plan: Plan, segment: Segment, unit: str) -> Iterator[Documents]:
 class RunSources:
     """What a task of an exchange reads: records of units, arrays of earlier phases.
 
-    The first task of each phase holds the arrays that it reads against their receipts.
+    The first task of each phase holds the arrays that it reads against their receipts, and those of
+    an index against its batches.
     """
 
     def __init__(self, plan: Plan, segment: Segment, task: Task, scratch: Path) -> None:
@@ -164,7 +165,9 @@ class RunSources:
     def index(self, name: str) -> Iterator[tuple[int, np.ndarray]]:
         assert isinstance(self._step.stage, GlobalStep)
         directory = self._step.stage.index_directory()
-        return index.load(Path(directory), self.batches, name) if directory else iter(())
+        if not directory:
+            return iter(())
+        return index.load(Path(directory), self.batches, name, self._check)
 
     def rows(self, phase: str, name: str) -> list[int]:
         return [output.rows for output in self._outputs(phase, name)]

@@ -6,12 +6,13 @@ it. What the arrays mean is the business of the global step.
     INDEX/
       index.json                      what the arrays are made with: others are refused
       batches/<number>-<name>-<origin>/
-        batch.json                    of which run: origin, inputs, files with their digests
+        batch.json                    of which run: origin, inputs, the batches that it read,
+                                      files with their digests
         <array>-<task>.npy            as the run's exchange made them
 
 Batches are added, never changed. Their numbers are their order: an earlier one comes first. A run
 reads those that were there when it was planned (`indexes` in run.json), and adds its own when it is
-done; started again from nothing, it knows its own batch by the origin and reads only those before.
+done; started again from nothing, it knows its own batch by the origin and reads what that had read.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from curation.storage import InputFile
 from manifests.files import file_digest, write_bytes
 from manifests.records import Output, canonical, digest_of
 
-SCHEMA = 1
+SCHEMA = 2
 _NAME = re.compile(r"(\d{5})-.+-[0-9a-f]{12}")
 
 
@@ -47,6 +48,7 @@ class Batch:
     path: Path
     origin: str
     inputs: frozenset[str]
+    reads: tuple[str, ...]  # names of the batches that its run was compared with
     files: Mapping[str, tuple[Output, ...]]
 
     @property
@@ -58,8 +60,14 @@ class Batch:
         """Of all that the arrays hold."""
         return digest_of({name: [f.digest for f in files] for name, files in self.files.items()})
 
-    def arrays(self, name: str) -> Iterator[Path]:
-        return (self.path / output.path for output in self.files.get(name, ()))
+    def arrays(self, name: str, check: bool) -> Iterator[Path]:
+        """Paths of the files of an array. `check`: their bytes are held against the digests; raises
+        IndexUnusable."""
+        for output in self.files.get(name, ()):
+            path = self.path / output.path
+            if check and file_digest(path) != (output.digest, output.bytes):
+                raise IndexUnusable(f"{path}: its bytes are not what they were")
+            yield path
 
     @staticmethod
     def load(path: Path) -> Batch:
@@ -74,8 +82,9 @@ class Batch:
                 for output in outputs:
                     if (path / output.path).stat().st_size != output.bytes:
                         raise IndexUnusable(f"{path / output.path}: its size is not what it was")
-            return Batch(path, record["origin"], frozenset(record["inputs"]), files)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            inputs, reads = frozenset(record["inputs"]), tuple(record["reads"])
+            return Batch(path, record["origin"], inputs, reads, files)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, IndexUnusable):
                 raise
             raise IndexUnusable(f"{path}: damaged ({type(error).__name__})") from None
@@ -88,7 +97,8 @@ def batches(directory: Path, form: Mapping[str, Any]) -> list[Batch]:
     """
     path = directory / "index.json"
     if not path.exists():
-        if directory.is_dir() and any(directory.iterdir()):
+        # What a kill leaves of an index.json is hidden.
+        if directory.is_dir() and any(not p.name.startswith(".") for p in directory.iterdir()):
             raise IndexUnusable(f"{directory}: not empty, and no index")
         return []
     try:
@@ -105,14 +115,14 @@ def batches(directory: Path, form: Mapping[str, Any]) -> list[Batch]:
                 f"{directory} was made with {name} {made.get(name)}, this run has {form.get(name)}"
             )
     folder = directory / "batches"
-    names = sorted(p.name for p in folder.iterdir() if _NAME.fullmatch(p.name))
+    names = sorted(p.name for p in folder.glob("*") if _NAME.fullmatch(p.name))
     return [Batch.load(folder / name) for name in names]
 
 
 def readable(
     directory: Path, form: Mapping[str, Any], origin: str, files: Sequence[InputFile]
 ) -> tuple[str, ...]:
-    """Names of the batches that a new run reads: all, or those before its own.
+    """Names of the batches that a new run reads: all, or what it has read before.
 
     Raises IndexUnusable also where another run has added one of the same input files: all that is
     in them would be a duplicate of itself.
@@ -121,7 +131,7 @@ def readable(
     inputs = {identity(file) for file in files}
     for batch in batches(directory, form):
         if batch.origin == origin:
-            break
+            return batch.reads
         if inputs & batch.inputs:
             raise IndexUnusable(
                 f"{directory}: batch {batch.name} was made of the same input by another recipe; "
@@ -136,17 +146,31 @@ def identity(file: InputFile) -> str:
     return digest_of([file.path, file.size, file.version])
 
 
+def open_or_make(directory: Path, form: Mapping[str, Any]) -> list[Batch]:
+    """The batches of an index, which is made if need be. Raises IndexUnusable."""
+    try:
+        known = batches(directory, form)
+        if not (directory / "index.json").exists():
+            record = {"schema": SCHEMA, "form": dict(form)}
+            write_bytes(directory / "index.json", canonical(record) + b"\n")
+        (directory / "batches").mkdir(exist_ok=True)
+    except OSError as error:
+        raise IndexUnusable(f"{directory}: cannot be written: {error.strerror}") from None
+    return known
+
+
 def publish(
     directory: Path,
     form: Mapping[str, Any],
     name: str,
     origin: str,
     files: Sequence[InputFile],
+    reads: Sequence[str],
     arrays: Mapping[str, Sequence[tuple[Path, Output]]],
 ) -> Batch:
     """Adds what a run has made to an index, once. `arrays`: where each lies, and its receipt's
     output. Raises IndexUnusable where the same run has added something else before."""
-    known = batches(directory, form)
+    known = open_or_make(directory, form)
     digests = {array: [o.digest for _, o in outputs] for array, outputs in arrays.items()}
     for batch in known:
         if batch.origin == origin:
@@ -156,11 +180,7 @@ def publish(
                     "(units were incomplete then); an index is never rewritten"
                 )
             return batch
-    if not (directory / "index.json").exists():
-        record = {"schema": SCHEMA, "form": dict(form)}
-        write_bytes(directory / "index.json", canonical(record) + b"\n")
     folder = directory / "batches"
-    folder.mkdir(exist_ok=True)
     temporary = folder / f".{name}.{uuid.uuid4().hex[:12]}.tmp"
     temporary.mkdir()
     try:
@@ -174,6 +194,7 @@ def publish(
             "schema": SCHEMA,
             "origin": origin,
             "inputs": sorted(identity(file) for file in files),
+            "reads": list(reads),
             "files": stored,
         }
         write_bytes(temporary / "batch.json", canonical(record) + b"\n")
@@ -198,8 +219,13 @@ def _copy(source: Path, target: Path, output: Output) -> None:
         os.fsync(file.fileno())
 
 
-def load(directory: Path, names: Sequence[str], array: str) -> Iterator[tuple[int, np.ndarray]]:
-    """The arrays of these batches, memory-mapped, each with the place of its batch in `names`."""
+def load(
+    directory: Path, names: Sequence[str], array: str, check: bool
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The arrays of these batches, memory-mapped, each with the place of its batch in `names`.
+
+    `check`: as in `Batch.arrays`. Raises IndexUnusable.
+    """
     for place, name in enumerate(names):
-        for path in Batch.load(directory / "batches" / name).arrays(array):
+        for path in Batch.load(directory / "batches" / name).arrays(array, check):
             yield place, np.load(path, mmap_mode="r")

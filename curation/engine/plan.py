@@ -297,14 +297,31 @@ def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
 def _indexes(plan: Plan) -> dict[str, tuple[str, ...]]:
     """What each global step with an index reads of it. Raises RecipeError."""
     found = {}
+    users = {plan.run: "the run directory"}
     for spec, directory in plan.indexed():
         assert isinstance(spec.stage, GlobalStep)
+        if directory in users:
+            raise RecipeError(
+                f"stage {spec.name}: index: {directory} is {users[directory]}: each has its own"
+            )
+        users[directory] = f"that of {spec.name}"
         try:
             form = spec.stage.index_form()
             found[spec.name] = index.readable(directory, form, plan.origin, plan.files)
         except index.IndexUnusable as error:
             raise RecipeError(f"stage {spec.name}: index: {error}") from None
     return found
+
+
+def make_indexes(plan: Plan) -> None:
+    """Makes sure, before any work, that the indexes can take what the run adds. Raises
+    RecipeError."""
+    for spec, directory in plan.indexed():
+        assert isinstance(spec.stage, GlobalStep)
+        try:
+            index.open_or_make(directory, spec.stage.index_form())
+        except index.IndexUnusable as error:
+            raise RecipeError(f"stage {spec.name}: index: {error}") from None
 
 
 def units_of(recipe: Recipe, files: Sequence[InputFile]) -> tuple[Unit, ...]:

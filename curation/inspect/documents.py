@@ -37,7 +37,7 @@ def sampled(
                     continue  # only what the whole run kept is kept
                 if row["kind"].startswith("near") != near or (stage and row["stage"] != stage):
                     continue
-                known.add(row["reason"])
+                known |= {row["reason"]} - {""}
                 if reason and row["reason"] != reason:
                     continue
                 order = stages.index(row["stage"]) if row["stage"] else len(stages) + position
