@@ -126,6 +126,7 @@ def test_a_run_stops_with_the_evidence_and_goes_on_when_told(
     assert not (tmp_path / "out" / "stats.json").exists()
     assert main(command) == 1  # nothing has changed
     assert main([*command, "--accept-collapse"]) == 0
+    assert main(command) == 0  # it has been accepted
     found = pq.read_table(tmp_path / "out" / "documents")
     assert found.num_rows == 13
 

@@ -379,7 +379,9 @@ class _Driver:
             for task in tasks:
                 for name, output in done[task.name].outputs.items():
                     made.setdefault((phase.name, name), []).append(output)
-        if not step.edits and not self.accept_collapse and (why := evidence(self.plan, segment)):
+        following = next(s for s in self.plan.maps if s.index > segment.index)
+        accepted = self.accept_collapse or any(self.plan.receipts(following).glob("*.json"))
+        if not step.edits and not accepted and (why := evidence(self.plan, segment)):
             raise Collapsed(segment.name, why)
 
     def _shares(
