@@ -17,7 +17,7 @@ The exchange, with the bytes that each document takes on disk (14 bands of 8 row
 | lines | group of units | `bands`: hash and document, sorted by hash, 12 bytes a band; `docs`: 24 |
 | pairs | range of hashes | `edges`: pairs that connect the documents of a band, 8 bytes |
 | components | (one) | `labels`: the component of each document, 4 bytes; `parts` and `cuts` |
-| members | group of units | `members`: records of those in a component, sorted by it, 320 bytes |
+| members | group of units | `members`: records of those in a component, sorted by it, 336 bytes |
 | clusters | part: some components | `removed` and `counts`, sorted by unit and row |
 
 Documents are numbered in order of group and place; the numbers take 64 bits from 2**32 on.
