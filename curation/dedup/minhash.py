@@ -213,10 +213,10 @@ class MinHashDedup(GlobalStep):
     def phases(self) -> tuple[Phase, ...]:
         more = (Phase("index", "units", memory=4),) if self.index else ()
         return (
-            Phase("lines", "units", memory=3.5),
+            Phase("lines", "units", memory=4),
             Phase("pairs", "range", ("lines", "bands"), memory=6),
             Phase("components", "whole", ("lines", "docs"), memory=1),
-            Phase("members", "units", memory=2.5),
+            Phase("members", "units", memory=4),
             Phase("clusters", "rows", ("components", "parts"), memory=4),
             *more,
         )

@@ -363,7 +363,7 @@ class _Driver:
             consumed = digest_of([consumed, [batch.digest for batch in found]])
         groups = groups_of({ordinal: output.bytes for ordinal, output in records.items()})
         made: dict[tuple[str, str], list[Output]] = {}
-        last = [Phase(COLLATE, "units", memory=1)]
+        last = [Phase(COLLATE, "units", memory=3)]
         if not step.edits:
             last.append(Phase(COLLAPSE, "whole", (COLLATE, RETENTION)))
         for phase in (*step.phases(), *last):
@@ -579,7 +579,7 @@ def outlook(step: GlobalStep, documents: int, earlier: int, units: int) -> list[
     groups = max(-(-records // task_bytes(records, GROUP_BYTES)), -(-units // GROUP_UNITS))
     groups = min(groups, units)  # a unit is not divided
     found = []
-    for phase in (*step.phases(), Phase(COLLATE, "units", memory=1)):
+    for phase in (*step.phases(), Phase(COLLATE, "units", memory=3)):
         if phase.by == "units":
             tasks, size = max(1, groups), records
         else:
