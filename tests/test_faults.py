@@ -512,7 +512,7 @@ def test_what_could_not_be_read_is_read_again_when_asked(
 
     source = write_jsonl(tmp_path / "x.jsonl", [page(i) for i in range(30)])
     work: dict[str, Any] = {"inputs": [str(source), str(inputs)], "workers": 1}
-    real = unit_module.read
+    real = unit_module.read_raw
 
     def broken(kind: str, path: str, *rest: Any) -> Iterator[Any]:
         for number, document in enumerate(real(kind, path, *rest), 1):
@@ -521,7 +521,7 @@ def test_what_could_not_be_read_is_read_again_when_asked(
                 raise OSError("connection reset")
 
     with monkeypatch.context() as patched:
-        patched.setattr(unit_module, "read", broken)
+        patched.setattr(unit_module, "read_raw", broken)
         partial = run(recipe(*STAGES), output=tmp_path / "r", **work)
     assert list(partial.unfinished) == [str(source)]
     assert partial.stats["reader"]["documents"] == 10 + 5 * 22

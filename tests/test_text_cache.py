@@ -37,7 +37,7 @@ def test_processes_that_start_together_share_one_cache(tmp_path: Path) -> None:
     assert [answer(process) for process in both] == ["2", "2"]
     (directory,) = (tmp_path / "gristmill" / "kernels").iterdir()
     code = {path: path.stat().st_mtime_ns for path in directory.rglob("*.nbc")}
-    assert [path.name.split(".")[1].split("-")[0] for path in code] == ["count_words"]
+    assert [path.name.split(".")[1].split("-")[0] for path in code] == ["find_word_hashes"]
     assert answer(start(COUNT, XDG_CACHE_HOME=str(tmp_path))) == "2"
     assert {path: path.stat().st_mtime_ns for path in directory.rglob("*.nbc")} == code
 

@@ -66,11 +66,15 @@ def read(
     span: Span | None = None,
 ) -> Iterator[RawDocument]:
     """The documents of one file, in order; see `read_raw`."""
-    for found in read_raw(kind, path, tally, options, span):
-        if isinstance(found, RawBatch):
-            yield from found.one_by_one()
+    return _one_by_one(read_raw(kind, path, tally, options, span))
+
+
+def _one_by_one(found: Iterator[RawDocument | RawBatch]) -> Iterator[RawDocument]:
+    for raw in found:
+        if isinstance(raw, RawBatch):
+            yield from raw.one_by_one()
         else:
-            yield found
+            yield raw
 
 
 def read_raw(
