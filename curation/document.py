@@ -87,6 +87,12 @@ class RawBatch:
             yield RawDocument(**dict(zip(names, row, strict=True)))
 
 
+def id_words(ids: pa.Array) -> np.ndarray:
+    """Ids (32 hex digits) as two uint64 each, (documents, 2): in the same order."""
+    data = bytes.fromhex("".join(ids.to_pylist()))
+    return np.frombuffer(data, ">u8").reshape(-1, 2).astype(np.uint64)
+
+
 class Documents:
     """A batch of documents: named Arrow columns of equal length, in order of `row`.
 

@@ -287,6 +287,15 @@ def between(keys: np.ndarray, low: int, high: int) -> slice:
     return slice(bisect_left(keys, low), bisect_left(keys, high))
 
 
+def of_units(arrays: Iterable[np.ndarray], units: Sequence[int], kind: np.dtype) -> np.ndarray:
+    """What arrays sorted by their field `unit` say of neighbouring units; copied, so that maps of
+    files can be let go."""
+    pieces = [np.empty(0, kind)]
+    for array in arrays:
+        pieces.append(np.array(array[between(array["unit"], units[0], units[-1] + 1)]))
+    return np.concatenate(pieces)
+
+
 @dataclass(frozen=True)
 class Removals:
     """The slice of a global step's decision that concerns one unit.

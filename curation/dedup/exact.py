@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import numpy as np
 from pydantic import Field
 
-from curation.document import Documents
-from curation.stage import GlobalStep, Phase, Removals, Sources, between, key_range
+from curation.document import Documents, id_words
+from curation.stage import GlobalStep, Phase, Removals, Sources, between, key_range, of_units
 
 #: What `prepare` notes of a document: 64 bytes. A zero digest means "nothing to compare", `weight`
 #: is the number of documents that it stands for already.
@@ -96,8 +96,7 @@ class ExactDedup(GlobalStep):
         records = np.zeros(len(docs), RECORD)
         records["row"] = docs["row"].to_numpy(zero_copy_only=False)
         records["weight"] = docs["duplicate_count"].to_numpy(zero_copy_only=False)
-        ids = bytes.fromhex("".join(docs["id"].to_pylist()))
-        records["id"] = np.frombuffer(ids, ">u8").reshape(-1, 2)
+        records["id"] = id_words(docs["id"])
         if "url" in self.by:
             urls = [canonical_url(url) for url in docs["url"].to_pylist()]
             records["url"] = _digests(urls)
@@ -138,9 +137,9 @@ class ExactDedup(GlobalStep):
             pieces.append(lines)
         lines = np.concatenate(pieces)
         for earlier in self.by[: self.by.index(name)]:
-            gone = _of_units(sources.arrays(earlier, "removed"), sources.units, VERDICT)
+            gone = of_units(sources.arrays(earlier, "removed"), sources.units, VERDICT)
             lines = lines[~_find(gone, lines["unit"], lines["row"])[0]]
-            counted = _of_units(sources.arrays(earlier, "counts"), sources.units, COUNT)
+            counted = of_units(sources.arrays(earlier, "counts"), sources.units, COUNT)
             found, at = _find(counted, lines["unit"], lines["row"])
             lines["weight"][found] = counted["count"][at[found]]
         return lines[np.argsort(lines["digest"][:, 0], kind="stable")]
@@ -148,11 +147,11 @@ class ExactDedup(GlobalStep):
     def collate(self, sources: Sources) -> Iterator[Removals]:
         removed, counted = [], []
         for position, name in enumerate(self.by):
-            gone = _of_units(sources.arrays(name, "removed"), sources.units, VERDICT)
+            gone = of_units(sources.arrays(name, "removed"), sources.units, VERDICT)
             for later in self.by[position + 1 :]:
                 _replace_survivors(gone, sources.arrays(later, "removed"))
             removed.append(gone)
-            counted.append(_of_units(sources.arrays(name, "counts"), sources.units, COUNT))
+            counted.append(of_units(sources.arrays(name, "counts"), sources.units, COUNT))
         reasons = np.repeat(np.array(self.by), [len(gone) for gone in removed])
         gone, counts = np.concatenate(removed), np.concatenate(counted)
         order = np.lexsort((gone["row"], gone["unit"]))
@@ -228,14 +227,6 @@ def _slices(arrays: Iterable[np.ndarray], part: int, parts: int) -> np.ndarray:
     pieces = [np.empty(0, LINE)]
     for array in arrays:
         pieces.append(np.array(array[key_range(array["digest"][:, 0], part, parts)]))
-    return np.concatenate(pieces)
-
-
-def _of_units(arrays: Iterable[np.ndarray], units: Sequence[int], kind: np.dtype) -> np.ndarray:
-    """What arrays sorted by unit say of neighbouring units."""
-    pieces = [np.empty(0, kind)]
-    for array in arrays:
-        pieces.append(np.array(array[between(array["unit"], units[0], units[-1] + 1)]))
     return np.concatenate(pieces)
 
 

@@ -133,11 +133,14 @@ def hash_bands(signatures: Values, bands: int, rows: int, salts: Hashes, hashes:
 
 @inline
 def matches(left: Any, i: Any, right: Any, j: Any, size: Any) -> Any:
-    """How many of the `size` < 65,536 values from `left[i]` and `right[j]` on are equal."""
-    count = np.uint16(0)  # as wide as the values: so the loop fills whole vector registers
-    for k in range(size):
-        count = np.uint16(count + np.uint16(left[i + k] == right[j + k]))
-    return np.int64(count)
+    """How many of the `size` values from `left[i]` and `right[j]` on are equal."""
+    total = np.int64(0)
+    for start in range(0, size, 32_768):
+        count = np.uint16(0)  # as wide as the values: so the loop fills whole vector registers
+        for k in range(start, min(start + 32_768, size)):
+            count = np.uint16(count + np.uint16(left[i + k] == right[j + k]))
+        total += np.int64(count)
+    return total
 
 
 @inline

@@ -7,7 +7,7 @@ range of hashes per task: a task holds the lines of its range and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -15,8 +15,8 @@ import pyarrow as pa
 from pydantic import Field
 
 from curation.dedup.line_hashes import KEY_VERSION, line_hashes
-from curation.document import Documents
-from curation.stage import Edits, GlobalStep, Phase, Sources, key_range
+from curation.document import Documents, id_words
+from curation.stage import Edits, GlobalStep, Phase, Sources, key_range, of_units
 from curation.text.characters import table_version
 
 #: What is noted of a line: 28 bytes. `id` is the first half of the document's, `start` and `stop`
@@ -75,8 +75,7 @@ class LineDedup(GlobalStep):
         """A record of each line that has a key."""
         found = line_hashes(docs.view)
         records = np.empty(len(found.hashes), RECORD)
-        ids = bytes.fromhex("".join(name[:16] for name in docs["id"].to_pylist()))
-        records["id"] = np.frombuffer(ids, ">u8")[found.documents]
+        records["id"] = id_words(docs["id"])[found.documents, 0]
         rows = docs["row"].cast(pa.uint32()).to_numpy(zero_copy_only=False)  # or it raises
         records["row"] = rows[found.documents]
         records["hash"], records["start"], records["stop"] = found.hashes, found.starts, found.stops
@@ -115,17 +114,10 @@ class LineDedup(GlobalStep):
         return max(1, -(-documents // self.window))
 
     def collate(self, sources: Sources) -> Iterator[Edits]:
-        found = _of_units(sources.arrays("repeated", "spans"), sources.units)
-        pieces = [spans.copy() for spans in found]  # not mapped: there may be many
+        every = sources.arrays("repeated", "spans")
+        pieces = [of_units([spans], sources.units, SPAN) for spans in every]
         for unit in sources.units:
-            mine = np.concatenate([np.empty(0, SPAN), *_of_units(pieces, [unit])])
-            yield Edits(*joined(_in_order(mine)))
-
-
-def _of_units(arrays: Iterable[np.ndarray], units: Sequence[int]) -> Iterator[np.ndarray]:
-    """What arrays of spans say of neighbouring units."""
-    for spans in arrays:
-        yield spans[slice(*np.searchsorted(spans["unit"], [units[0], units[-1] + 1]))]
+            yield Edits(*joined(_in_order(of_units(pieces, [unit], SPAN))))
 
 
 def lines_of(records: Iterable[tuple[int, np.ndarray]]) -> np.ndarray:

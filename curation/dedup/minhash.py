@@ -40,8 +40,17 @@ from pydantic import AfterValidator, Field
 from curation.dedup import clusters
 from curation.dedup.exact import COUNT, hexadecimal
 from curation.dedup.signatures import SIGNATURE_VERSION, band_hashes, shingles, signatures
-from curation.document import Documents
-from curation.stage import GlobalStep, Phase, Removals, Sources, between, key_range, task_bytes
+from curation.document import Documents, id_words
+from curation.stage import (
+    GlobalStep,
+    Phase,
+    Removals,
+    Sources,
+    between,
+    key_range,
+    of_units,
+    task_bytes,
+)
 from curation.text.reference import bytes_hash
 from curation.text.view import versions
 
@@ -178,8 +187,7 @@ class MinHashDedup(GlobalStep):
         records = np.zeros(len(docs), self.record)
         records["row"] = docs["row"].to_numpy(zero_copy_only=False)
         records["weight"] = docs["duplicate_count"].to_numpy(zero_copy_only=False)
-        ids = bytes.fromhex("".join(docs["id"].to_pylist()))
-        records["id"] = np.frombuffer(ids, ">u8").reshape(-1, 2)
+        records["id"] = id_words(docs["id"])
         records["content"] = docs.view.content_hashes()
         records["crawl"] = _ranks(docs["crawl"], self.crawls)
         records["source"] = _ranks(docs["source"], self.sources)
@@ -264,7 +272,7 @@ class MinHashDedup(GlobalStep):
         return band_hashes(records["signature"], self.bands, self.rows, records["scope"])
 
     def _components(self, sources: Sources) -> dict[str, np.ndarray]:
-        old = sum(len(records) for _, records in sources.index("records"))
+        old = _indexed(sources)
         total = old + sum(sources.rows("lines", "docs"))
         labels = _room(total, np.dtype(np.int32 if total < 1 << 31 else np.int64), sources)
         clusters.forest(labels)
@@ -291,17 +299,14 @@ class MinHashDedup(GlobalStep):
 
     def _members(self, part: int, sources: Sources) -> dict[str, np.ndarray]:
         [labels] = sources.arrays("components", "labels")
-        place = sum(len(records) for _, records in sources.index("records"))
-        place += sum(sources.rows("lines", "docs")[:part])
+        place = _indexed(sources) + sum(sources.rows("lines", "docs")[:part])
         pieces = [np.empty(0, self.member)]
         for unit in sources.units:
             records = self._records(unit, sources)
             own = np.array(labels[place : place + len(records)])
             place += len(records)
             inside = own >= 0
-            members = np.zeros(int(inside.sum()), self.member)
-            for name in self.record.names or ():
-                members[name] = records[name][inside]
+            members = _with_fields(self.member, records[inside])
             members["component"], members["unit"] = own[inside], unit
             members["batch"] = len(sources.batches)
             pieces.append(members)
@@ -372,9 +377,7 @@ class MinHashDedup(GlobalStep):
             place += len(records)
             here = (at >= 0) & (at < len(records))
             at = at[here]
-            members = np.zeros(len(at), self.member)
-            for name in records.dtype.names or ():
-                members[name] = records[name][at]
+            members = _with_fields(self.member, records[at])
             members["component"], members["batch"] = old["component"][here], batch
             members["unit"], members["row"] = number, at
             pieces.append(members)
@@ -383,28 +386,25 @@ class MinHashDedup(GlobalStep):
 
     def _kept(self, sources: Sources) -> dict[str, np.ndarray]:
         """What an index keeps of the documents of this task that stay."""
-        removed = _of_units(sources, "removed", VERDICT)
+        removed = _decided(sources, "removed", VERDICT)
         pieces = [np.empty(0, self.member)]
         for unit in sources.units:
             records = self._records(unit, sources)
             gone = removed["row"][between(removed["unit"], unit, unit + 1)]
             records = records[~np.isin(records["row"], gone)]
-            members = np.zeros(len(records), self.member)
-            for name in self.record.names or ():
-                members[name] = records[name]
+            members = _with_fields(self.member, records)
             members["unit"] = unit
             pieces.append(members)
         members = np.concatenate(pieces)
         made = {"shingles": self._shingles(members, sources)} if self.exact else {}
         names = [name for name in self.member.names or () if name not in _OF_A_RUN]
-        records = np.empty(len(members), np.dtype([(n, *_shape(self.member[n])) for n in names]))
-        for name in names:
-            records[name] = members[name]
+        kind = np.dtype([(name, *_shape(self.member[name])) for name in names])
+        records = _with_fields(kind, members)
         return {"records": records, "bands": _sorted_bands(self._bands(records)), **made}
 
     def collate(self, sources: Sources) -> Iterator[Removals]:
-        removed = _of_units(sources, "removed", VERDICT)
-        counts = _of_units(sources, "counts", COUNT)
+        removed = _decided(sources, "removed", VERDICT)
+        counts = _decided(sources, "counts", COUNT)
         for unit in sources.units:
             gone = removed[between(removed["unit"], unit, unit + 1)]
             kept = counts[between(counts["unit"], unit, unit + 1)]
@@ -576,11 +576,21 @@ def _verdicts(members: np.ndarray, found: clusters.Found, run: int) -> dict[str,
     }
 
 
-def _of_units(sources: Sources, name: str, kind: np.dtype) -> np.ndarray:
+def _decided(sources: Sources, name: str, kind: np.dtype) -> np.ndarray:
     """What all clusters say of the units of this task, in order of unit and row."""
-    first, last = sources.units[0], sources.units[-1]
-    pieces = [np.empty(0, kind)]
-    for array in sources.arrays("clusters", name):
-        pieces.append(np.array(array[between(array["unit"], first, last + 1)]))
-    found = np.concatenate(pieces)
+    found = of_units(sources.arrays("clusters", name), sources.units, kind)
     return found[np.lexsort((found["row"], found["unit"]))]
+
+
+def _indexed(sources: Sources) -> int:
+    """How many documents the index has."""
+    return sum(len(records) for _, records in sources.index("records"))
+
+
+def _with_fields(kind: np.dtype, records: np.ndarray) -> np.ndarray:
+    """Records as another structured type: the fields that both have, zeros in the others."""
+    found = np.zeros(len(records), kind)
+    for name in kind.names or ():
+        if name in (records.dtype.names or ()):
+            found[name] = records[name]
+    return found

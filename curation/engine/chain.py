@@ -569,6 +569,18 @@ def group(stages: Sequence[StageSpec]) -> list[list[StageSpec]]:
     return steps
 
 
+def slices(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Documents of these bytes in batches, bounded in number and in bytes: the first of each, and
+    how many."""
+    ends = np.cumsum(sizes)
+    start, before = 0, 0
+    while start < len(sizes):
+        full = int(np.searchsorted(ends, before + BATCH_BYTES)) + 1
+        stop = min(start + BATCH_DOCUMENTS, full, len(sizes))
+        yield start, stop - start
+        start, before = stop, int(ends[stop - 1])
+
+
 def as_column(values: Any) -> pa.Array:
     """A signal as an Arrow array: NaN in a float array means "not scored" and becomes null."""
     if isinstance(values, pa.ChunkedArray):

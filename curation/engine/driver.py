@@ -363,10 +363,7 @@ class _Driver:
             consumed = digest_of([consumed, [batch.digest for batch in found]])
         groups = groups_of({ordinal: output.bytes for ordinal, output in records.items()})
         made: dict[tuple[str, str], list[Output]] = {}
-        last = [Phase(COLLATE, "units", memory=3)]
-        if not step.edits:
-            last.append(Phase(COLLAPSE, "whole", (COLLATE, RETENTION)))
-        for phase in (*step.phases(), *last):
+        for phase in _phases(step):
             tasks = []
             for part, (weight, group) in enumerate(shares := self._shares(phase, groups, made)):
                 name = group_name(phase.name, group) if group else f"{phase.name}-{part:05d}"
@@ -397,8 +394,7 @@ class _Driver:
         size = sum(output.bytes for output in outputs)
         if phase.by == "rows":
             return [(weight, ()) for output in outputs for weight in self._weights(output)]
-        most = task_bytes(size, EXCHANGE_BYTES)
-        parts = max(1, -(-size // most)) if phase.by == "range" else 1
+        parts = _parts(size) if phase.by == "range" else 1
         return [(size // parts, ())] * parts
 
     def _weights(self, output: Output) -> list[int]:
@@ -571,6 +567,17 @@ class _Driver:
                 path.unlink()
 
 
+def _phases(step: GlobalStep) -> list[Phase]:
+    """The phases of a global step, and those that the engine adds to each."""
+    added = [Phase(COLLATE, "units", memory=3), Phase(COLLAPSE, "whole", (COLLATE, RETENTION))]
+    return [*step.phases(), *(added[:1] if step.edits else added)]
+
+
+def _parts(size: int) -> int:
+    """Ranges into which arrays of so many bytes are divided."""
+    return max(1, -(-size // task_bytes(size, EXCHANGE_BYTES)))
+
+
 def outlook(step: GlobalStep, documents: int, earlier: int, units: int) -> list[dict[str, Any]]:
     """Tasks of each phase of an exchange, and bytes of memory that one takes at most, for so many
     documents that come to it, beside `earlier` ones of an index."""
@@ -579,13 +586,12 @@ def outlook(step: GlobalStep, documents: int, earlier: int, units: int) -> list[
     groups = max(-(-records // task_bytes(records, GROUP_BYTES)), -(-units // GROUP_UNITS))
     groups = min(groups, units)  # a unit is not divided
     found = []
-    for phase in (*step.phases(), Phase(COLLATE, "units", memory=3)):
+    for phase in _phases(step):
         if phase.by == "units":
             tasks, size = max(1, groups), records
         else:
             size = int((documents + earlier) * sizes.get(phase.of, 0))
-            tasks = max(1, -(-size // task_bytes(size, EXCHANGE_BYTES)))
-            tasks = 1 if phase.by == "whole" else tasks
+            tasks = 1 if phase.by == "whole" else _parts(size)
         memory = resources.of_exchange(int(phase.memory * size / tasks))
         found.append({"phase": phase.name, "tasks": tasks, "memory_per_task": memory})
     return found

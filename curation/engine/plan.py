@@ -427,12 +427,16 @@ def _signals_are_given(segments: Sequence[Segment], types: Mapping[str, str]) ->
         for spec in segment.prepares:
             assert isinstance(spec.stage, GlobalStep)
             for name in spec.stage.signals():
-                where = f"stages: {spec.name} reads the signal {name!r},"
                 if name not in given:
-                    hint = nearest(name, given)
-                    raise RecipeError(f"{where} which no stage right before it gives{hint}")
-                if types[name] in ("string", "large_string"):
-                    raise RecipeError(f"{where} which is {types[name]}: a number is wanted")
+                    raise RecipeError(
+                        f"stage {spec.name}: no stage between it and the global step before has a "
+                        f"signal {name!r}{nearest(name, given)}"
+                    )
+                kind = pa.type_for_alias(types[name])
+                if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+                    raise RecipeError(
+                        f"stage {spec.name}: signal {name!r} is {types[name]}: a number is wanted"
+                    )
 
 
 def edits(spec: StageSpec) -> bool:
@@ -507,37 +511,14 @@ def probe(recipe: Recipe) -> dict[str, str]:
         }
     )
     types: dict[str, str] = {}
-    here: dict[str, str] = {}  # those of the segment
-    ended = False  # by a global step
     for spec in recipe.stages:
         try:
-            if isinstance(spec.stage, GlobalStep):
-                ended = True
-                _refuse_signals(spec.stage, here)
-                continue
-            here = {} if ended else here
-            ended = False
-            found = {f"{spec.name}.{k}": v for k, v in _probe_stage(spec.stage, docs).items()}
-            types.update(found)
-            here.update(found)
+            types.update({f"{spec.name}.{k}": v for k, v in _probe_stage(spec.stage, docs).items()})
         except RecipeError as error:
             raise RecipeError(f"stage {spec.name}: {error}") from None
         except RAISED as error:
             raise RecipeError(f"stage {spec.name}: {type(error).__name__}: {error}") from None
     return types
-
-
-def _refuse_signals(step: GlobalStep, known: Mapping[str, str]) -> None:
-    """Raises RecipeError where a global step reads a signal that is not there, or is no number."""
-    for name in step.signals():
-        if name not in known:
-            raise RecipeError(
-                f"no stage between it and the global step before has a signal {name!r}"
-                f"{nearest(name, known)}"
-            )
-        kind = pa.type_for_alias(known[name])
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            raise RecipeError(f"signal {name!r} is {known[name]}: a number is wanted")
 
 
 def _probe_stage(stage: Stage, docs: Documents) -> dict[str, str]:

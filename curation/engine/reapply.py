@@ -23,8 +23,6 @@ import pyarrow.parquet as pq
 
 from curation.document import DOCUMENT_SCHEMA, Documents
 from curation.engine.chain import (
-    BATCH_BYTES,
-    BATCH_DOCUMENTS,
     DECISIONS,
     FAILED,
     KEPT,
@@ -32,6 +30,7 @@ from curation.engine.chain import (
     Memory,
     State,
     measure,
+    slices,
 )
 from curation.engine.exchange import DamagedFile, whole
 from curation.engine.ledger import Sizes, row_keys
@@ -180,13 +179,7 @@ class _Rows:
 
 def _batches(table: pa.Table) -> Iterator[pa.Table]:
     """A table in slices, bounded in documents and in bytes of text."""
-    ends = np.cumsum(_numbers(table, "bytes"))
-    start, before = 0, 0
-    while start < len(table):
-        full = int(np.searchsorted(ends, before + BATCH_BYTES)) + 1
-        stop = min(start + BATCH_DOCUMENTS, full, len(table))
-        yield table.slice(start, stop - start)
-        start, before = stop, int(ends[stop - 1])
+    return (table.slice(*place) for place in slices(_numbers(table, "bytes")))
 
 
 def _with_originals(texts: pa.Table, originals: pa.Table) -> pa.Table:

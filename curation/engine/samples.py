@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from curation import document
 from curation.engine.ledger import mix64
 
 PER_REASON = 8  # documents per unit, stage and reason
@@ -36,8 +37,7 @@ SAMPLE_SCHEMA = pa.schema(
 
 def id_words(ids: pa.Array) -> np.ndarray:
     """The first 64 bits of each id (32 hex digits), as uint64."""
-    data = bytes.fromhex("".join(ids.to_pylist()))
-    return np.frombuffer(data, ">u8")[::2].astype(np.uint64)
+    return np.ascontiguousarray(document.id_words(ids)[:, 0])
 
 
 class Samples:

@@ -35,6 +35,7 @@ from curation.engine.chain import (
     Known,
     State,
     first_edit,
+    slices,
 )
 from curation.engine.exchange import (
     DamagedFile,
@@ -165,7 +166,6 @@ def _share(plan: Plan, segment: Segment, task: Task) -> tuple[int, int]:
     units = [plan.units[ordinal] for ordinal in task.units]
     if segment.kind == "read":
         tally = Tally()
-        total = 0
         for unit in units:
             for _ in read_unit(plan, unit, tally, task.entry):
                 pass
@@ -377,23 +377,17 @@ def batches(raws_in: Iterator[RawDocument | RawBatch]) -> Iterator[Documents]:
 def _of_batch(row: int, raw: RawBatch) -> Iterator[Documents]:
     """Documents of a batch whose first row is given, in parts that are bounded in bytes, too."""
     size = len(raw)
-    kinds = {name: pa.string() for name in _PLAIN} | {"warc_file": pa.string()}
-    kinds |= {"warc_offset": pa.int64(), "warc_length": pa.int64(), "metadata": pa.string()}
-    kinds |= {"language_score": pa.float64()}
+    kinds = {field.name: field.type for field in DOCUMENT_SCHEMA}
+    kinds |= {"media_type": pa.string(), "charset": pa.string()}
     columns = {
         name: raw.columns[name].cast(kind) if name in raw.columns else pa.nulls(size, kind)
         for name, kind in kinds.items()
     }
     columns["row"] = pa.array(np.arange(row, row + size))
     columns["duplicate_count"] = pa.array(np.ones(size, dtype=np.int64))
-    columns["text"] = raw.columns["text"]
-    ends = np.cumsum(pc.binary_length(columns["text"]).to_numpy(zero_copy_only=False))
-    start, before = 0, 0
-    while start < size:
-        full = int(np.searchsorted(ends, before + BATCH_BYTES)) + 1
-        stop = min(start + BATCH_DOCUMENTS, full, size)
-        yield Documents({name: c.slice(start, stop - start) for name, c in columns.items()})
-        start, before = stop, int(ends[stop - 1])
+    lengths = pc.binary_length(columns["text"]).to_numpy(zero_copy_only=False)
+    for start, length in slices(lengths):
+        yield Documents({name: c.slice(start, length) for name, c in columns.items()})
 
 
 def _columns(rows: list[int], raws: list[RawDocument]) -> Documents:

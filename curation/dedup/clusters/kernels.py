@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from curation.dedup.kernels import intersection, matches
 from curation.text.cache import inline, kernel, pointer
 
 #: Bits by which keys are sorted at a time.
@@ -107,26 +108,12 @@ def label(parents: Any) -> Any:
 
 
 @inline
-def _matches(signatures: Any, a: Any, b: Any, width: Any) -> Any:
-    """How many values of two signatures are equal."""
-    count = np.int32(0)
-    for k in range(width):
-        count += np.int32(signatures[a * width + k] == signatures[b * width + k])
-    return count
-
-
-@inline
 def _jaccard(offsets: Any, hashes: Any, a: Any, b: Any) -> Any:
     """Exact Jaccard of two sorted sets; 0 where both are empty."""
-    i, j, end_i, end_j = offsets[a], offsets[b], offsets[a + 1], offsets[b + 1]
-    total = end_i - i + end_j - j
-    common = np.int64(0)
-    while i < end_i and j < end_j:
-        x, y = hashes[i], hashes[j]
-        common += x == y
-        i += x <= y
-        j += y <= x
-    return common / (total - common) if total else 0.0
+    left, left_stop, right, right_stop = offsets[a], offsets[a + 1], offsets[b], offsets[b + 1]
+    common = intersection(hashes, left, left_stop, hashes, right, right_stop)
+    total = left_stop - left + right_stop - right - common
+    return common / total if total else 0.0
 
 
 @inline
@@ -186,7 +173,9 @@ def walk(
                             break
                         if seen[other] != i:
                             seen[other] = i
-                            similarity = _matches(data, i, other, width) / width
+                            similarity = (
+                                matches(data, i * width, data, other * width, width) / width
+                            )
                             jaccard = np.nan
                             if exact:
                                 jaccard = _jaccard(offsets, hashes, i, other)
