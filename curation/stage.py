@@ -137,7 +137,12 @@ class Stage(BaseModel):
     needs_text: ClassVar[bool] = True
 
     def depends(self) -> dict[str, str]:
-        """What else decides the output: versions of native libraries, digests of models, lists."""
+        """What else decides the output: versions of native libraries, of definitions."""
+        return {}
+
+    def files(self) -> dict[str, Path]:
+        """Models and lists that the stage reads, by the names that its parameters give them: their
+        digests are part of its key, and the run records them. May raise `models.ModelNotFound`."""
         return {}
 
     def needs_language(self) -> list[str]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curation import run
+from curation import models, run
 from curation.document import Documents
 from curation.engine.chain import as_column
 from curation.engine.plan import Plan, open_plan
@@ -97,7 +97,7 @@ def test_the_output_of_a_heuristic_changes_with_its_version_only(plan: Plan, nam
 
 
 def hold(name: str, stage: Stage, found: list[object]) -> None:
-    depends = stage.depends()
+    depends = stage.depends() | {n: models.digest(p) for n, p in stage.files().items()}
     depends.pop("unicode", None)
     label = " ".join([name, str(stage.version), *(f"{k}={v}" for k, v in depends.items())])
     digest = digest_of(found)

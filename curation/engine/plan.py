@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from curation import models
 from curation.document import DOCUMENT_SCHEMA, SCHEMA_VERSION, Documents
 from curation.engine import index
 from curation.engine.chain import as_column
@@ -166,6 +167,7 @@ class Plan:
     segments: tuple[Segment, ...]
     types: Mapping[str, str]  # Arrow types of the signals, `<stage>.<signal>`
     indexes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # batches read, by step
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by stage and name
 
     def signal_types(self, segment: Segment) -> dict[str, pa.DataType]:
         names = set(segment.accounts)
@@ -242,6 +244,7 @@ class Plan:
             "inputs": [asdict(file) for file in self.files],
             "signals": dict(self.types),
             "indexes": {name: list(batches) for name, batches in self.indexes.items()},
+            "models": self.models,
             "segments": [
                 {
                     "index": segment.index,
@@ -291,7 +294,19 @@ def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
         )
         run = Path("runs") / f"{settings.name}-{identity[:8]}"
     plan = Plan(Path(os.path.abspath(run)), recipe, units, segments, types)
-    return replace(plan, indexes=_indexes(plan))
+    return replace(plan, indexes=_indexes(plan), models=_models(recipe))
+
+
+def _models(recipe: Recipe) -> dict[str, dict[str, Any]]:
+    """Size and digest of the models and lists that each stage reads, by their names."""
+    return {
+        spec.name: {
+            name: {"bytes": models.size(path), "sha256": models.digest(path)}
+            for name, path in sorted(files.items())
+        }
+        for spec in recipe.stages
+        if (files := spec.stage.files())
+    }
 
 
 def _indexes(plan: Plan) -> dict[str, tuple[str, ...]]:
@@ -469,6 +484,7 @@ def stage_key(spec: StageSpec) -> tuple[str, str]:
     decisions = {k: v for k, v in parameters.items() if k in thresholds}
     try:
         depends = {str(name): str(value) for name, value in stage.depends().items()}
+        depends |= {f"file {name}": models.digest(path) for name, path in stage.files().items()}
     except RAISED as error:
         known = isinstance(error, (OSError, ValueError, LookupError)) and spec.users is None
         what = "" if known else f"depends: {type(error).__name__}: "
@@ -627,7 +643,9 @@ def _open(path: Path, stamp: int) -> Plan:
     keys = [segment["key"] for segment in record["segments"]]
     units = units_of(recipe, [InputFile(**entry) for entry in record["inputs"]])
     batches = {name: tuple(names) for name, names in record.get("indexes", {}).items()}
-    return Plan(path.parent, recipe, units, cut(recipe, keys), record["signals"], batches)
+    segments = cut(recipe, keys)
+    used = record.get("models", {})
+    return Plan(path.parent, recipe, units, segments, record["signals"], batches, used)
 
 
 def open_plan(run: str | Path) -> Plan:

@@ -5,7 +5,6 @@ What may live here: the editor `c4` and its lists of bad words.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -110,12 +109,12 @@ class C4(Editor):
         return self
 
     def depends(self) -> dict[str, str]:
-        """The definitions of the text view, and the digest of each list of bad words."""
-        found = versions(self.words)
-        for path in _lists(self.bad_words) if self.bad_words is not None else ():
-            digest = hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
-            found[f"bad_words {path.name}"] = digest
-        return found
+        """The definitions of the text view."""
+        return versions(self.words)
+
+    def files(self) -> dict[str, Path]:
+        """The lists of bad words."""
+        return {p.name: p for p in _lists(self.bad_words)} if self.bad_words is not None else {}
 
     def needs_language(self) -> list[str]:
         """Thresholds by language, and lists of bad words by language."""

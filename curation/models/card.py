@@ -1,0 +1,99 @@
+"""The card of a model: what belongs to it, and how text is prepared for it.
+
+What may live here: reading and writing `card.json`. A model that needs more than one file (weights,
+a tokenizer) or a rule of its own (a normaliser, a threshold) is a directory with a card; without
+one it is refused, since weights on text prepared otherwise give numbers that mean nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+NAME = "card.json"
+SCHEMA = 1
+
+
+class CardError(ValueError):
+    """A model's directory is not one; the message is one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What a model's directory says of itself.
+
+    `kind`: what reads it (`kenlm`, `classifier`). `files`: name -> SHA-256 in hex. `settings`: what
+    its kind needs to know (tokenizer, normaliser, labels, thresholds). `demonstration`: trained on
+    too little to judge real pages: it may drop only those of reserved hosts (RFC 2606), as the
+    sample crawl's.
+    """
+
+    kind: str
+    files: Mapping[str, str]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    language: str | None = None  # BCP-47
+    license: str = ""
+    source: str = ""  # where it came from or what it was trained on, for a person
+    demonstration: bool = False
+
+
+def read(directory: Path, kind: str | None = None) -> Card:
+    """The card of a model's directory. Raises CardError where there is none, or of another kind."""
+    path = directory / NAME
+    try:
+        found = json.loads(path.read_bytes())
+    except OSError:
+        raise CardError(f"{directory}: no model lies here (no {NAME})") from None
+    except ValueError:
+        raise CardError(f"{path}: damaged") from None
+    known = {item.name for item in fields(Card)}
+    if not isinstance(found, dict) or found.pop("schema", None) != SCHEMA or not known >= {*found}:
+        raise CardError(f"{path}: not a card of schema {SCHEMA}")
+    try:
+        card = Card(**found)
+    except TypeError:
+        raise CardError(f"{path}: kind and files are wanted") from None
+    if kind is not None and card.kind != kind:
+        raise CardError(f"{directory}: a model of kind {card.kind!r}, not {kind!r}")
+    return card
+
+
+@contextmanager
+def new(target: Path, **said: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Makes a model: an empty directory to fill, and settings to fill.
+
+    `said`: fields of the card. When the block ends, the card is written with the digests of all
+    files there, and the directory takes the place of `target`: whole, or not at all.
+    """
+    target = Path(os.path.abspath(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        settings: dict[str, Any] = {}
+        yield place, settings
+        files = {
+            str(file.relative_to(place)): hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in sorted(place.rglob("*"))
+            if file.is_file()
+        }
+        card = Card(files=files, settings=settings, **said)
+        text = json.dumps({"schema": SCHEMA, **asdict(card)}, indent=1, sort_keys=True)
+        (place / NAME).write_text(text + "\n", encoding="utf-8")
+        place.chmod(0o755)
+        if target.exists():
+            old = place.with_name(place.name + ".old")
+            target.rename(old)
+            place.rename(target)
+            shutil.rmtree(old)
+        else:
+            place.rename(target)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
