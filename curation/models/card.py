@@ -80,7 +80,7 @@ def new(target: Path, **said: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
         settings: dict[str, Any] = {}
         yield place, settings
         files = {
-            str(file.relative_to(place)): hashlib.sha256(file.read_bytes()).hexdigest()
+            str(file.relative_to(place)): _sha256(file)
             for file in sorted(place.rglob("*"))
             if file.is_file()
         }
@@ -97,3 +97,8 @@ def new(target: Path, **said: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
             place.rename(target)
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
