@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -400,6 +401,9 @@ def test_where_names_the_path_and_the_digest_that_a_run_records(
         assert cli.main(["models", "where", name]) == 1
         [line] = capsys.readouterr().err.splitlines()
         assert said in line
+    with pytest.raises(models.ModelNotFound) as error:
+        models.find("lid.176.bin")
+    assert pickle.loads(pickle.dumps(error.value)).command == "curation models fetch lid.176.bin"
 
 
 @pytest.mark.real

@@ -30,7 +30,7 @@ _TRAINED = {
 class ModelNotFound(FileNotFoundError):
     """A model is not on this machine; the message is one line and says what to do: `command`."""
 
-    def __init__(self, message: str, command: str) -> None:
+    def __init__(self, message: str, command: str = "") -> None:  # exceptions travel by `args`
         super().__init__(message)
         self.command = command
 
