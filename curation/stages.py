@@ -15,8 +15,8 @@ from curation.filters.gopher_repetition import GopherRepetition
 from curation.filters.language import Language
 from curation.filters.mc4 import MC4
 from curation.filters.normalise import Normalise
-from curation.filters.quality import Quality
 from curation.filters.percentile import Percentile
+from curation.filters.quality import Quality
 from curation.filters.refinedweb_lines import RefinedWebLines
 from curation.stage import Stage
 
