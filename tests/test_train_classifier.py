@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curation import run
+from curation import cli, models, run
 from curation.models import card, classifier, corpus, scores
 from curation.models.classifier import ClassifierError, Options
 from curation.models.training import render, split, train
@@ -22,6 +22,8 @@ from curation.storage import InputError
 SMALL = Options(dim=8, epochs=10, lr=0.5, bucket=1000)
 GOOD = [f"the wheel of the old mill turns slowly in river number {i}" for i in range(200)]
 BAD = [f"buy cheap shoes now and save money on shop number {i}" for i in range(200)]
+#: Texts of the good class that cannot be told from bad ones.
+HARD = [f"buy cheap shoes now and save money on shop number {i}" for i in range(200, 240)]
 
 
 def read(*paths: Path, **options: str) -> list[str]:
@@ -45,7 +47,7 @@ def test_texts_of_a_run_are_the_documents_it_kept(tmp_path: Path) -> None:
         "kind": "documents",
         "name": "r",
         "input": {"kind": "jsonl"},
-        "stages": [{"basic": {"min_words": 4}}],
+        "stages": [{"basic": {"min_words": 4, "min_chars": None}}],
     }
     made = run(recipe, inputs=[tmp_path / "a.jsonl"], output=tmp_path / "r", workers=1)
     assert read(made.path) == ["one two three four"]
@@ -94,15 +96,14 @@ def test_the_split_does_not_depend_on_order() -> None:
 
 
 def trained(target: Path, on: Iterable[str] | None = None) -> dict[str, object]:
-    good = [*GOOD, *(f"{BAD[i]} {BAD[i + 1]}" for i in range(40))]  # not to be told apart
-    return train(good, BAD, target, held_out=0.3, keep_share=0.2, on=on, options=SMALL)
+    return train([*GOOD, *HARD], BAD, target, held_out=0.3, keep_share=0.2, on=on, options=SMALL)
 
 
 def test_the_report_is_of_the_held_out_texts_and_lies_in_the_card(tmp_path: Path) -> None:
     report = trained(tmp_path / "m")
     said = card.read(tmp_path / "m", classifier.KIND)
     assert json.loads(json.dumps(report)) == said.settings["report"]
-    parts = split([*GOOD, *(f"{BAD[i]} {BAD[i + 1]}" for i in range(40))], BAD, 0.3, SMALL.seed)
+    parts = split([*GOOD, *HARD], BAD, 0.3, SMALL.seed)
     model = classifier.load(tmp_path / "m")
     negatives, positives = (model.probabilities(texts) for texts in parts.held_out)
     labels = np.repeat([False, True], [len(negatives), len(positives)])
@@ -128,3 +129,23 @@ def test_too_few_texts_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ClassifierError, match="no negative text is there to train on"):
         train(GOOD, [], tmp_path / "m", options=SMALL)
     assert not (tmp_path / "m").exists()
+
+
+def test_the_command_trains_and_says_what_came_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRISTMILL_MODELS", str(tmp_path / "models"))
+    for name, texts in (("good", GOOD), ("bad", BAD)):
+        (tmp_path / f"{name}.txt").write_text("\n".join(texts))
+    command = ["models", "train-classifier", "--per", "line", "--dim", "8", "--bucket", "1000"]
+    command += ["--positive", str(tmp_path / "good.txt"), "--output", "quality/mine"]
+    assert cli.main([*command, "--negative", str(tmp_path / "bad.txt"), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert Path(said["path"]) == models.find("quality/mine")
+    assert said["roc_auc"]["value"] > 0.5
+    made = card.read(Path(said["path"]), classifier.KIND)
+    assert made.settings["training"]["dim"] == 8
+    assert cli.main([*command, "--negative", str(tmp_path / "none.txt")]) == 2
+    error = capsys.readouterr().err
+    assert "none.txt" in error
+    assert error.count("\n") == 1

@@ -23,22 +23,22 @@ class Quality(Filter):
     """Drops documents that a fastText classifier holds to be of low quality (DCLM,
     arXiv 2406.11794, 4.4).
 
-    The whole document is classified. Signals: `probability` (of the positive label, 0 to 1), and
-    `score`, which is held against the threshold: the same, but null where a demonstration model may
-    not judge (`card.may_judge`). Both are null for a document without text, and for one in another
-    language than the model's card names; one whose language is not known is scored.
+    The whole document is classified. Signals: `score` (probability of the positive label, 0 to 1),
+    and `judged`, which is held against the threshold: the same, but null where a demonstration
+    model may not judge (`card.may_judge`). Both are null for a document without text, and for one
+    in another language than the model's card names; one whose language is not known is scored.
 
     Without `min_score` documents are scored and none is dropped. A number means something for one
     model only: its card has the score that keeps a wanted share of a crawl (`curation models
     train-classifier`). The exact share of the run at hand is kept by the stage `percentile` over
-    `quality.score`.
+    `quality.judged`.
     """
 
     version: ClassVar[int] = 1
-    rules: ClassVar[tuple[Rule, ...]] = (Rule("low_score", signal="score", below="min_score"),)
-    types: ClassVar[Mapping[str, str]] = {"score": "double", "probability": "double"}
+    rules: ClassVar[tuple[Rule, ...]] = (Rule("low_score", signal="judged", below="min_score"),)
+    types: ClassVar[Mapping[str, str]] = {"score": "double", "judged": "double"}
 
-    model: str = "quality/sample"
+    model: str
     """A classifier's name or directory; or a fastText file (.bin, .ftz), which needs `positive`."""
     positive: str | None = None
     """Label whose probability is meant, as `__label__hq` of DCLM's file; None is the card's."""
@@ -68,4 +68,4 @@ class Quality(Filter):
                     texts[i] = None
         found = model.probabilities(texts)
         judged = card.may_judge(model.card, docs["url"])
-        return {"score": np.where(judged, found, np.nan), "probability": found}
+        return {"score": found, "judged": np.where(judged, found, np.nan)}
