@@ -11,8 +11,8 @@ from kit import recipe, write_jsonl
 from curation import models
 from curation.api import run
 from curation.engine.driver import RunFailed
-from curation.engine.plan import build, check_models, open_plan
-from curation.engine.recipe import RecipeError, load
+from curation.engine.plan import OtherModel, build, check_models, open_plan
+from curation.engine.recipe import load
 from curation.inspect import verify
 from curation.models import card
 
@@ -122,12 +122,12 @@ def test_a_run_goes_on_only_with_the_models_that_it_began_with(
     assert verify.check(plan, 1)["holds"]
 
     weights.write_bytes(b"another machine's weights")
-    with pytest.raises(RecipeError, match=r"Weighed: weights has sha256 \w{64} on .*; the run"):
+    with pytest.raises(OtherModel, match=r"Weighed: weights has sha256 \w{64} on .*; the run"):
         check_models(plan)
     found = verify.check(plan, 1)
     assert not found["holds"] and "the run began with" in found["problems"][0]
     weights.unlink()
-    with pytest.raises(RecipeError, match=r"stage Weighed: on .*: model weights not found"):
+    with pytest.raises(OtherModel, match=r"stage Weighed: on .*: model weights not found"):
         check_models(plan)
 
     weights.write_bytes(b"weights")

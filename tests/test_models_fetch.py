@@ -91,7 +91,7 @@ def test_a_model_of_several_files_becomes_a_directory_with_a_card(
         assert len(server.requests) == 2
     out, err = capsys.readouterr()
     assert out.splitlines() == [str(shelf / "kenlm" / "ccnet-is")] * 2
-    assert "nobody publishes a digest of https://dl.fbaipublicfiles.com/cc_net/lm/is.arpa" in err
+    assert "no digest of https://dl.fbaipublicfiles.com/cc_net/lm/is.arpa.bin is published" in err
     found = card.read(shelf / "kenlm" / "ccnet-is", "kenlm")
     assert dict(found.files) == {"is.arpa.bin": sha256(DATA), "is.sp.model": sha256(TOKENIZER)}
     assert found.language == "is" and found.settings["normaliser"] == "ccnet"

@@ -315,11 +315,14 @@ def _models(recipe: Recipe) -> dict[str, dict[str, Any]]:
     }
 
 
+class OtherModel(RecipeError):
+    """A model or list on this machine is not the one that the run began with."""
+
+
 def check_models(plan: Plan) -> None:
     """Makes sure that the models and lists of this machine are those that the run began with.
 
-    Digests are remembered, so this is quick but for the first time in a process. Raises
-    RecipeError.
+    Digests are remembered, so this is quick but for the first time in a process. Raises OtherModel.
     """
     for spec in plan.recipe.stages:
         recorded = plan.models.get(spec.name, {})
@@ -327,10 +330,10 @@ def check_models(plan: Plan) -> None:
             here = spec.stage.files() if recorded else {}
             found = {name: models.digest(path) for name, path in here.items()}
         except RAISED as error:
-            raise RecipeError(f"stage {spec.name}: on {platform.node()}: {error}") from error
+            raise OtherModel(f"stage {spec.name}: on {platform.node()}: {error}") from error
         for name, said in recorded.items():
             if found.get(name) != said["sha256"]:
-                raise RecipeError(
+                raise OtherModel(
                     f"stage {spec.name}: {name} has sha256 {found.get(name)} on {platform.node()}; "
                     f"the run began with {said['sha256']}"
                 )

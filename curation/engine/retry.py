@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 from curation.engine.chain import StageFault
 from curation.engine.exchange import DamagedFile
-from curation.engine.plan import Task
-from curation.engine.recipe import RecipeError
+from curation.engine.plan import OtherModel, Task
 from manifests.records import Receipt
 
 #: What ended a task: its own exception, lack of memory, the death of its worker or of its machine.
@@ -54,7 +53,7 @@ class TaskFailed(RuntimeError):
         return TaskFailed(
             message,
             "memory" if isinstance(error, MemoryError) else "error",
-            full or isinstance(error, (StageFault, RecipeError)),
+            full or isinstance(error, (StageFault, OtherModel)),
             error.path if isinstance(error, DamagedFile) else "",
         )
 

@@ -74,7 +74,7 @@ def run_task(plan: Plan, task: Task, known: Known | None = None) -> Receipt:
     """Does a task and commits its receipt.
 
     `known` holds failures that a machine decided in an earlier run of the same task (a replay).
-    Raises what the task raises; then nothing is committed. Raises RecipeError where a model or list
+    Raises what the task raises; then nothing is committed. Raises OtherModel where a model or list
     on this machine is not the one of the run.
     """
     check_models(plan)

@@ -230,7 +230,7 @@ def _put(entry: Entry, place: Path, target: Path) -> None:
     for file in entry.files:
         if file.sha256 is None:
             _say(
-                f"nobody publishes a digest of {file.url}; see {target / card.NAME} for what it is"
+                f"no digest of {file.url} is published; {target / card.NAME} has that of what came"
             )
 
 
