@@ -15,8 +15,10 @@ from curation.filters.gopher_repetition import GopherRepetition
 from curation.filters.language import Language
 from curation.filters.mc4 import MC4
 from curation.filters.normalise import Normalise
+from curation.filters.percentile import Percentile
+from curation.filters.quality import Quality
 from curation.filters.refinedweb_lines import RefinedWebLines
-from curation.filters.toxicity import Toxicity
+from curation.filters.toxicity import Toxicity, ToxicSentences
 from curation.stage import Stage
 
 STAGES: dict[str, type[Stage]] = {
@@ -30,8 +32,11 @@ STAGES: dict[str, type[Stage]] = {
     "mc4": MC4,
     "fineweb": FineWeb,
     "refinedweb_lines": RefinedWebLines,
+    "quality": Quality,
     "toxicity": Toxicity,
+    "toxic_sentences": ToxicSentences,
     "datatrove": Datatrove,
+    "percentile": Percentile,
     "exact_dedup": ExactDedup,
     "minhash_dedup": MinHashDedup,
     "line_dedup": LineDedup,
