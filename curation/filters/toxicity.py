@@ -27,8 +27,8 @@ from curation.stage import Edited, Editor, Filter, Rule, Signals
 from curation.text import phrases
 from curation.text.view import Spans, offsets_of, share, versions
 
-#: The score from which on Dolma takes a sentence for toxic (Soldaini et al. 2024, arXiv 2402.00159,
-#: 3.1.4; its classifiers are trained on Jigsaw's comments).
+#: The score from which on Dolma takes a sentence for toxic (Soldaini et al. 2024, arXiv 2402.00159:
+#: the higher of its two thresholds; its classifiers are trained on Jigsaw's comments).
 DOLMA = 0.40
 
 #: Names or paths of classifiers.
@@ -134,7 +134,7 @@ class Toxicity(Filter):
 
 
 class ToxicSentences(Editor):
-    """Remove toxic sentences, as Dolma does (Soldaini et al. 2024, arXiv 2402.00159, 3.1.4).
+    """Remove toxic sentences, as Dolma does (Soldaini et al. 2024, arXiv 2402.00159).
 
     Sentences and their scores are those of the filter `toxicity`; those at or above `threshold` are
     removed, with the white space behind them, and a line of which nothing is left with its end. A
