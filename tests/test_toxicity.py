@@ -117,7 +117,12 @@ def test_the_list_of_the_package_is_in_order_and_has_each_entry_once() -> None:
     assert entries == sorted(set(entries))
 
 
-def test_impossible_parameters_are_refused() -> None:
+def test_impossible_parameters_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "en").write_bytes(b"caf\xe9\n")
+    with pytest.raises(ValidationError, match=r"words: .*en is not UTF-8"):
+        Toxicity(words=str(tmp_path))
+    with pytest.raises(ValidationError, match="words: without a list"):
+        Toxicity(words=None)
     with pytest.raises(ValidationError, match="words: no such file"):
         Toxicity(words="no/such/{language}")
     with pytest.raises(ValidationError, match="max_word_share"):

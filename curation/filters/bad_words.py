@@ -56,14 +56,22 @@ def files(name: str) -> dict[str, Path]:
     return {path.name: path for path in map(Path, sorted(found)) if path.is_file()}
 
 
-def refuse_nothing(parameter: str, name: str | None) -> None:
-    """Raises ValueError where a path means no file. A model that is not there is refused later, by
-    whoever needs it."""
+def check(parameter: str, name: str) -> None:
+    """Raises ValueError where a path means no file, or a list is not UTF-8.
+
+    A model that is not there is refused later, by whoever needs it.
+    """
     try:
-        if name is not None and not files(name):
-            raise ValueError(f"{parameter}: no such file: {name}")
+        found = files(name)
     except models.ModelNotFound:
-        pass
+        return
+    if not found:
+        raise ValueError(f"{parameter}: no such file: {name}")
+    for path in found.values():
+        try:
+            entries(path)
+        except UnicodeDecodeError:
+            raise ValueError(f"{parameter}: {path} is not UTF-8") from None
 
 
 def by_language(name: str) -> bool:

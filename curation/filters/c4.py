@@ -93,7 +93,8 @@ class C4(Editor):
             raise ValueError(
                 "end_marks: without a mark no line is kept; terminal_punctuation: false keeps all"
             )
-        bad_words.refuse_nothing("bad_words", self.bad_words)
+        if self.bad_words is not None:
+            bad_words.check("bad_words", self.bad_words)
         return self
 
     def depends(self) -> dict[str, str]:

@@ -88,7 +88,10 @@ class Toxicity(Filter):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        bad_words.refuse_nothing("words", self.words)
+        if self.words is not None:
+            bad_words.check("words", self.words)
+        elif not self.models:
+            raise ValueError("words: without a list and without models nothing is scored")
         _refuse_others(self.models)
         return self
 
