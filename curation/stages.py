@@ -18,6 +18,7 @@ from curation.filters.normalise import Normalise
 from curation.filters.percentile import Percentile
 from curation.filters.quality import Quality
 from curation.filters.refinedweb_lines import RefinedWebLines
+from curation.filters.toxicity import Toxicity, ToxicSentences
 from curation.stage import Stage
 
 STAGES: dict[str, type[Stage]] = {
@@ -32,6 +33,8 @@ STAGES: dict[str, type[Stage]] = {
     "fineweb": FineWeb,
     "refinedweb_lines": RefinedWebLines,
     "quality": Quality,
+    "toxicity": Toxicity,
+    "toxic_sentences": ToxicSentences,
     "datatrove": Datatrove,
     "percentile": Percentile,
     "exact_dedup": ExactDedup,
