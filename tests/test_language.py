@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from curation import models
 from curation.document import Documents
-from curation.filters.language import LID_176, Language, _as_line, _load, bcp47
+from curation.filters.language import LID_176, Language, _as_line, _load
+from curation.filters.languages import bcp47
 
 ENGLISH = "The mill stands by the river, and its wheel has turned for three hundred years."
 GERMAN = "Die Mühle steht am Fluss, und ihr Rad dreht sich seit dreihundert Jahren."
@@ -69,6 +70,8 @@ def test_rules_and_columns() -> None:
     assert [(rule.name, rule.parameter) for rule in stage.rules] == [
         ("other_language", "keep"),
         ("low_score", "min_score"),
+        ("wrong_script", "min_script_share"),
+        ("second_opinion", "min_second_share"),
     ]
     labels = pa.array(["en", "de", None], pa.string())
     assert stage.rules[0].violated(labels, stage.keep).tolist() == [False, True, False]
@@ -116,7 +119,8 @@ def test_tags() -> None:
 
 
 def test_depends_on_the_model_and_the_library() -> None:
-    assert set(Language().depends()) == {"fasttext"}
+    assert set(Language().depends()) == {"fasttext", "characters"}
+    assert set(Language(second="cld2").depends()) == {"fasttext", "characters", "pycld2"}
     [(name, path)] = Language().files().items()
     assert name == LID_176 and models.size(path) == path.stat().st_size
     assert models.digest(path) == hashlib.sha256(path.read_bytes()).hexdigest()
