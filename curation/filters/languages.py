@@ -50,7 +50,7 @@ _WIKIPEDIA = {"als": "gsw"}  # Alemannic; ISO 639-3 als is Tosk Albanian
 #: that lid.176 and CLD2 tell apart. Filipino is the standard form of Tagalog (CLDR: fil, alias tl).
 _MACROLANGUAGES = _pairs(
     """
-    arz:ar azb:az bs:sh hr:sh sr:sh bxr:bua ckb:ku diq:zza dty:ne fil:tl gom:kok id:ms min:ms
+    arz:ar azb:az bs:sh hr:sh sr:sh bxr:bua diq:zza dty:ne fil:tl gom:kok id:ms min:ms
     nb:no nn:no wuu:zh yue:zh
     """
 )
