@@ -106,14 +106,14 @@ def documents(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
             start, turn = start + size, turn + 1
 
 
-def labelled(data: Path) -> dict[str, list[Scored]]:
-    """The sets by name, by sentence and as documents."""
+def labelled(data: Path, every: int = 1) -> dict[str, list[Scored]]:
+    """The sets by name, by sentence and as documents; of each the `every`th text."""
     ntrex = list(lines(data / "langid/ntrex128/ntrex.tsv.gz", 3))[1:]
     udhr = list(lines(data / "langid/udhr2/udhr2.tsv.gz", 1))
     found = {}
     for name, pairs in (("NTREX", ntrex), ("UDHR2", udhr)):
         for kind, some in (("lines", pairs), ("documents", list(documents(pairs)))):
-            found[f"{name} {kind}"] = score([(tag(code), text) for code, text in some])
+            found[f"{name} {kind}"] = score([(tag(code), text) for code, text in some[::every]])
     return found
 
 
