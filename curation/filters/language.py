@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
 import pyarrow as pa
-import regex  # type: ignore[import-untyped]
 from pydantic import Field, model_validator
 
 from curation import models
@@ -29,6 +28,15 @@ from curation.text.characters import table_version
 
 #: The public model for 176 languages (Joulin et al., arXiv 1607.01759; fasttext.cc, CC-BY-SA 3.0).
 LID_176 = "lid.176.ftz"
+
+
+_SIGNALS = {
+    "label": pa.string(),
+    "score": pa.float64(),
+    "script_share": pa.float64(),
+    "second_label": pa.string(),
+    "second_share": pa.float64(),
+}
 
 
 class Language(Filter):
@@ -126,11 +134,11 @@ class Language(Filter):
     def score(self, docs: Documents) -> Signals:
         """`label`, `second_label` (string), `score`, `script_share`, `second_share` (float64)."""
         model = _load(self.model)
-        found: dict[str, list[str | float | None]] = {name: [] for name in _SIGNALS}
-        for text in docs.text.to_pylist():
-            for name, value in zip(_SIGNALS, self._judge(model, text or ""), strict=True):
-                found[name].append(value)
-        return {name: pa.array(values, _SIGNALS[name]) for name, values in found.items()}
+        rows = [self._judge(model, text or "") for text in docs.text.to_pylist()]
+        return {
+            name: pa.array([row[place] for row in rows], kind)
+            for place, (name, kind) in enumerate(_SIGNALS.items())
+        }
 
     def _judge(self, model: _Model, text: str) -> tuple[str | float | None, ...]:
         """The values of `_SIGNALS`."""
@@ -144,15 +152,6 @@ class Language(Filter):
         if second is None:
             return label, score, script_share, None, None
         return label, score, script_share, second.label, second.share(label)
-
-
-_SIGNALS = {
-    "label": pa.string(),
-    "score": pa.float64(),
-    "script_share": pa.float64(),
-    "second_label": pa.string(),
-    "second_share": pa.float64(),
-}
 
 
 class _Model:
@@ -183,12 +182,16 @@ def _as_line(text: str) -> str:
 
 
 def _openlid(text: str) -> str:
-    """OpenLID's normaliser, `clean_line` of its `openlid_normer.py`."""
-    return re.sub(r"\s\s+", " ", _NO_WORD.sub("", " ".join(text.split("\n")).strip().lower()))
+    """OpenLID's normaliser: `clean_line` of its `openlid_normer.py`.
+
+    What belongs to no word (by Unicode's property Word, UTS #18) and is no space goes, and digits.
+    """
+    import regex  # type: ignore[import-untyped]
+
+    line = text.strip().replace("\n", " ").lower()
+    return regex.sub(r"\s\s+", " ", regex.sub(r"[^\p{Word}\p{Zs}]|\d", "", line))  # type: ignore[no-any-return]
 
 
-#: What belongs to no word (Unicode's property Word, UTS #18) and is no space; and digits.
-_NO_WORD = regex.compile(r"[^\p{Word}\p{Zs}]|\d")
 _NORMALISERS: Mapping[str | None, Callable[[str], str]] = {None: str, "openlid": _openlid}
 
 
