@@ -69,10 +69,10 @@ def _below(value: float | None, threshold: float) -> bool:
     return value is not None and value < threshold
 
 
-def score(pairs: Sequence[tuple[str, str]]) -> list[Scored]:
+def score(pairs: Sequence[tuple[str, str]], max_chars: int | None = None) -> list[Scored]:
     """Of pairs of a language and a text; those without text are left out."""
     texts = pa.array([text for _, text in pairs], pa.large_string())
-    stage = Language(keep=None, min_score=None, second="cld2")
+    stage = Language(keep=None, min_score=None, second="cld2", max_chars=max_chars)
     signals = {n: v.to_pylist() for n, v in stage.score(Documents({"text": texts})).items()}
     names = ("label", "score", "second_label", "second_share", "script_share")
     columns = zip(pairs, *(signals[name] for name in names), strict=True)
@@ -233,13 +233,13 @@ def english(sets: dict[str, list[Scored]], known: set[str], pages: list[Scored])
     true = {"NTREX lines": [one for one in sets["NTREX lines"] if one.truth == "en"]}
     true |= {"pages": pages} if pages else {}
     print("\nkept as English (%): texts in languages outside of lid.176, and English ones")
-    names = [f"{n.split()[0]} {n.split()[1][:4]}" for n in outside] + list(true)
-    print(f"{'score second script':22}" + "".join(f"{name:>12}" for name in names))
+    names = [name.replace("documents", "docs") for name in (*outside, *true)]
+    print(f"{'score second script':22}" + "".join(f"{name:>17}" for name in names))
     sizes = [len(some) for some in (*outside.values(), *true.values())]
-    print(f"{'texts':22}" + "".join(f"{size:12}" for size in sizes))
+    print(f"{'texts':22}" + "".join(f"{size:17}" for size in sizes))
     for setting in SETTINGS:
         row = "".join(
-            f"{share(s, 'en', *setting):>12}" for s in (*outside.values(), *true.values())
+            f"{share(s, 'en', *setting):>17}" for s in (*outside.values(), *true.values())
         )
         print("".join(f"{'-' if t is None else t:>6}" for t in setting) + " " * 4 + row)
 
@@ -259,6 +259,22 @@ def others(sets: dict[str, list[Scored]], both: set[str]) -> None:
     sizes = Counter(one.truth for one in sets["NTREX documents"])
     worst = ", ".join(f"{x} {n} of {sizes[x]}" for x, n in losing.most_common(8))
     print(f"NTREX documents with the right label that the second opinion drops: {worst}")
+
+
+def beginnings(pages: Sequence[Scored]) -> None:
+    """What looking at the beginning alone (`max_chars`) changes, on English pages."""
+    print("\npages (%) with the same label; with another decision at score, and second opinion")
+    print(f"{'max_chars':10}{'same label':>12}{'0.65':>10}{'0.3':>10}{'0.3, 0.5':>10}")
+    for size in (500, 1_000, 2_000, 4_000, 10_000):
+        parts = score([(one.truth, one.text) for one in pages], size)
+        pairs = list(zip(pages, parts, strict=True))
+        row = f"{size:10}{100 * sum(a.label == b.label for a, b in pairs) / len(pages):12.2f}"
+        for setting in ((0.65, None), (0.3, None), (0.3, 0.5)):
+            other = sum(
+                (a.kept_as(*setting) == "en") != (b.kept_as(*setting) == "en") for a, b in pairs
+            )
+            row += f"{100 * other / len(pages):10.2f}"
+        print(row)
 
 
 def agreement(data: Path) -> None:
@@ -299,6 +315,7 @@ def main() -> None:
     others(sets, both)
     named = [one for name in sets if "documents" in name for one in sets[name]]
     if pages:
+        beginnings(pages)
         curve("documents", pages, [one for one in named if one.truth not in known])
     news = sets["NTREX lines"]
     curve(

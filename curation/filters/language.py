@@ -87,9 +87,8 @@ class Language(Filter):
     model: str = LID_176
     """Name or path of a fastText model with labels such as `__label__de` or `__label__deu_Latn`."""
     max_chars: Annotated[int, Field(ge=1)] | None = None
-    """Code points from the beginning that are looked at; None: all. Time is proportional to them,
-    and so is what is known: of long pages 4,000 give the same label, and in 1 of 100 the score
-    comes to lie on the other side of 0.65 (docs/quality.md)."""
+    """Code points from the beginning that are looked at; None: all. Time is proportional to them;
+    what changes at 4,000 and others is in docs/quality.md."""
 
     @model_validator(mode="after")
     def _second_is_there(self) -> Self:
