@@ -259,6 +259,14 @@ def others(sets: dict[str, list[Scored]], both: set[str]) -> None:
     sizes = Counter(one.truth for one in sets["NTREX documents"])
     worst = ", ".join(f"{x} {n} of {sizes[x]}" for x, n in losing.most_common(8))
     print(f"NTREX documents with the right label that the second opinion drops: {worst}")
+    for name, scored in sets.items():
+        other = [one for one in scored if _below(one.script_share, 0.5)]
+        wrong = Counter(f"{one.truth} as {one.label}" for one in other if one.label != one.truth)
+        right = sum(one.label == one.truth for one in scored)
+        print(
+            f"{name} in another script: {len(other) - wrong.total()} of {right} with the right "
+            f"label, {wrong.total()} others: {', '.join(pair for pair, _ in wrong.most_common(6))}"
+        )
 
 
 def beginnings(pages: Sequence[Scored]) -> None:

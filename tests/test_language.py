@@ -237,6 +237,7 @@ def test_a_card_names_the_normaliser(tmp_path: Path) -> None:
     assert classified(directory("plain"), loud) == classified(file, loud) != normal
     stage = Language(model=str(tmp_path / "openlid"))
     assert models.digest(stage.files()[stage.model]) and stage.memory() > 0
+    assert "regex" in stage.depends()
     with pytest.raises(card.CardError, match="a normaliser of openlid or none"):
         classified(directory("wrong", normaliser="ccnet"), loud)
 

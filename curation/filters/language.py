@@ -118,8 +118,11 @@ class Language(Filter):
         return self
 
     def depends(self) -> dict[str, str]:
-        """fastText's version, the table of letters, and what the second opinion is made of."""
+        """fastText's version, the table of letters, what the second opinion and normalisers are
+        made of."""
         own = {"fasttext": metadata.version("fasttext-community"), "characters": table_version()}
+        if models.find(self.model).is_dir():
+            own["regex"] = metadata.version("regex")
         return own | (cld2.version() if self.second else {})
 
     def files(self) -> dict[str, Path]:
