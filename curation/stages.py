@@ -16,6 +16,7 @@ from curation.filters.language import Language
 from curation.filters.mc4 import MC4
 from curation.filters.normalise import Normalise
 from curation.filters.refinedweb_lines import RefinedWebLines
+from curation.redact.pii import Pii
 from curation.stage import Stage
 
 STAGES: dict[str, type[Stage]] = {
@@ -29,6 +30,7 @@ STAGES: dict[str, type[Stage]] = {
     "mc4": MC4,
     "fineweb": FineWeb,
     "refinedweb_lines": RefinedWebLines,
+    "pii": Pii,
     "datatrove": Datatrove,
     "exact_dedup": ExactDedup,
     "minhash_dedup": MinHashDedup,

@@ -1,0 +1,78 @@
+"""Telephone numbers.
+
+What may live here: their finder, the words that go with them, and the question to `phonenumbers`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from curation.redact.spans import follows
+
+#: Seven to seventeen digits with at most three separators between two; an extension may follow.
+_CANDIDATE = re.compile(
+    r"(?<![\w.,:/=#$\u20ac\u00a3&@-])(?:\+ ?|\(\+?)?[0-9](?:[ \t\xa0.()/\u2010-\u2015-]{0,3}[0-9]){6,16}"
+    r"(?![0-9A-Za-wyz_@%])"
+)
+#: Code points after a candidate in which its extension may stand.
+_EXTENSION = 16
+#: A number within an area, as written in North America.
+_LOCAL = re.compile(r"(?<![\w.,:/=#$+(-])[2-9][0-9]{2}[-. ][0-9]{4}(?![\w/=-]|[.,][0-9])")
+
+_WORDS = (
+    r"\b(?:phones?|telephones?|tel|call|calls|calling|dial|fax|mobile|cell|cellphone|ring|sms"
+    r"|whatsapp|hotline|helpline|answering|desk:"
+    r"|telefon|telefax|handy|mobil|t\xe9l\xe9phone|t\xe9l|portable|tel\xe9fono|m\xf3vil|celular"
+    r"|telefono|cellulare|telefone|telefoon|mobiel)\b"
+)
+_BEFORE = re.compile(_WORDS + r"[^\n0-9]{0,32}$|^desk: ?$", re.IGNORECASE)
+_AFTER = re.compile(r"[ \t(-]{1,3}(?:office|fax|mobile|cell|phone|desk|tel)\b", re.IGNORECASE)
+#: What numbers that look like those of telephones mostly are.
+_NUMBERED = re.compile(
+    r"\b(?:isbn(?:-1[03])?|issn|ean|upc|doi|order|invoice|ticket|ref|reference|id|sku|serial|model"
+    r"|part|item|case|account|acct|patent|tracking|vat|pmid|oclc|lccn|barcode|version|bug|issue)"
+    r"(?:[\s:.#]|\b(?:no|nr|number|code|id)\b)*$",
+    re.IGNORECASE,
+)
+
+
+def phones(text: str, regions: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Numbers that `phonenumbers` calls valid: international ones, and those of `regions`.
+
+    Without a word such as "call" or "fax" beside it, a national number has to be in groups, and in
+    the usual ones of its region (leniency STRICT_GROUPING; otherwise VALID): ten digits in a row
+    are an order number, four and four two years. After "order", "ISBN" and the like nothing is
+    found. Where US or CA is one of the regions, seven digits (555-0142) are a number after such a
+    word. Only digits of ASCII.
+    """
+    for match in _CANDIDATE.finditer(text):
+        start, stop = match.span()
+        said = follows(text, start, _BEFORE) or _AFTER.match(text, stop) is not None
+        if not said and follows(text, start, _NUMBERED, 24):
+            continue
+        yield from _ask(text, start, stop, regions, said)
+    if "US" in regions or "CA" in regions:
+        for match in _LOCAL.finditer(text):
+            if follows(text, match.start(), _BEFORE) or _AFTER.match(text, match.end()):
+                yield match.span()
+
+
+def _ask(
+    text: str, start: int, stop: int, regions: Sequence[str], said: bool
+) -> Iterator[tuple[int, int]]:
+    """What the library finds that begins in [start, stop)."""
+    found = text[start:stop]
+    bare = found.isdigit()
+    if bare and not said and not found.startswith("00"):
+        return
+    from phonenumbers import Leniency, PhoneNumberMatcher
+
+    window = text[start : stop + _EXTENSION].partition("\n")[0]
+    leniency: Any = Leniency.VALID if said or "+" in found[:2] else Leniency.STRICT_GROUPING
+    for region in (None,) if "+" in found[:2] else regions:
+        for match in PhoneNumberMatcher(window, region, leniency=leniency, max_tries=2):
+            if match.start < stop - start:
+                yield start + match.start, start + match.end
+                return
