@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network
+from string import hexdigits
 
 from publicsuffixlist import PublicSuffixList
 
@@ -67,6 +68,9 @@ def _suffixes() -> PublicSuffixList:
 
 # --- IP -----------------------------------------------------------------------------------------
 
+#: What is looked for first, as `re` finds a leading dot or colon much faster.
+_V4_INSIDE = re.compile(r"\.[0-9]{1,3}\.[0-9]{1,3}\.")
+_V6_INSIDE = re.compile(":[0-9A-Fa-f]{0,4}:")
 _V4 = re.compile(
     r"(?<![0-9A-Za-z_.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9A-Za-z_]|\.[0-9]|-[A-Za-z])"
 )
@@ -99,15 +103,31 @@ def ips(text: str) -> Found:
     digits: those are hardware addresses and fingerprints) or lies in 2000::/3: `dead::`, `std::`
     and times are none.
     """
-    for match in _V4.finditer(text):
+    for match in _around(text, _V4_INSIDE, "0123456789", 3, _V4):
         if _is_global_v4(match[0]) and not follows(text, match.start(), _NUMBERED, 24):
             single = len(match[0]) == 7
-            if match[0] == "1.3.6.1" or single and not near(text, *match.span(), _NETWORK):
+            if match[0] == "1.3.6.1" or (single and not near(text, *match.span(), _NETWORK)):
                 continue
             yield match.span()
-    for match in _V6.finditer(text):
+    for match in _around(text, _V6_INSIDE, hexdigits, 4, _V6):
         if _is_global_v6(match[0]):
             yield match.span()
+
+
+def _around(
+    text: str, inside: re.Pattern[str], digits: str, most: int, whole: re.Pattern[str]
+) -> Iterator[re.Match[str]]:
+    """Matches of `whole` that have `inside` after at most so many digits."""
+    end = 0
+    for hit in inside.finditer(text):
+        start = hit.start()
+        if start < end:
+            continue
+        first = text[max(0, start - most) : start]
+        match = whole.match(text, start - len(first) + len(first.rstrip(digits)))
+        if match:
+            end = match.end()
+            yield match
 
 
 def _is_global_v4(found: str) -> bool:

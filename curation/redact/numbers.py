@@ -16,7 +16,7 @@ Found = Iterator[tuple[int, int]]
 
 # --- cards --------------------------------------------------------------------------------------
 
-_CARD = re.compile(r"(?<![\w.+=/-])[0-9](?:[ -]?[0-9]){11,18}(?![\w=/-]|[.,][0-9])")
+_CARD = re.compile(r"[0-9](?<![\w.+=/-].)(?:[ -]?[0-9]){11,18}(?![\w=/-]|[.,][0-9])")
 _CARD_WORDS = re.compile(
     r"\b(?:cards?|cc|visa|mastercard|maestro|amex|american express|discover|diners|jcb|credit"
     r"|debit|karte|kreditkarte|carte|tarjeta|carta)\b",
@@ -59,11 +59,11 @@ def cards(text: str) -> Found:
     for match in _CARD.finditer(text):
         separators = set(match[0]) - set("0123456789")
         groups = re.split("[ -]", match[0])
-        if len(separators) > 1 or len(groups) > 1 and min(map(len, groups)) < 3:
+        if len(separators) > 1 or (len(groups) > 1 and min(map(len, groups)) < 3):
             continue
         digits = "".join(groups)
         common, rare = _issued(digits, _ISSUERS), _issued(digits, _RARE)
-        if (common or rare and near(text, *match.span(), _CARD_WORDS)) and luhn(digits):
+        if (common or (rare and near(text, *match.span(), _CARD_WORDS))) and luhn(digits):
             yield match.span()
 
 
@@ -134,7 +134,7 @@ def mod97(number: str) -> int:
 
 # --- US social security -------------------------------------------------------------------------
 
-_SSN = re.compile(r"(?<![\w.+/=-])([0-9]{3})([- .]?)([0-9]{2})\2([0-9]{4})(?![\w/=-]|[.,][0-9])")
+_SSN = re.compile(r"([0-9]{3})(?<![\w.+/=-]...)([- .]?)([0-9]{2})\2([0-9]{4})(?![\w/=-]|[.,][0-9])")
 _SSN_WORDS = re.compile(r"\b(?:ssn|ssns|social security|itin|tax(?:payer)? id)\b", re.IGNORECASE)
 #: Groups that the Internal Revenue Service gives to taxpayers without an SSN.
 _ITIN = frozenset([*range(50, 66), *range(70, 89), *range(90, 93), *range(94, 100)])
@@ -154,7 +154,7 @@ def ssns(text: str) -> Found:
         number = area + group + serial
         if area in ("000", "666") or group == "00" or serial == "0000" or number in _VOID:
             continue
-        if area >= "900" and int(group) not in _ITIN or number.startswith("98765432"):
+        if (area >= "900" and int(group) not in _ITIN) or number.startswith("98765432"):
             continue
         if separator == "-" or near(text, *match.span(), _SSN_WORDS):
             yield match.span()
@@ -162,7 +162,7 @@ def ssns(text: str) -> Found:
 
 # --- national numbers ---------------------------------------------------------------------------
 
-_NHS = re.compile(r"(?<![\w.+/=-])[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{4}(?![\w/=-]|[.,][0-9])")
+_NHS = re.compile(r"[0-9]{3}(?<![\w.+/=-]...)[ -]?[0-9]{3}[ -]?[0-9]{4}(?![\w/=-]|[.,][0-9])")
 _NHS_WORDS = re.compile(r"\b(?:nhs|patient)\b", re.IGNORECASE)
 
 

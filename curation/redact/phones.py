@@ -11,15 +11,18 @@ from typing import Any
 
 from curation.redact.spans import follows
 
-#: Seven to seventeen digits with at most three separators between two; an extension may follow.
+#: Seven to seventeen digits, at most three separators between two; what stands before it is looked
+#: at after its first digit, which `re` finds fast.
 _CANDIDATE = re.compile(
-    r"(?<![\w.,:/=#$\u20ac\u00a3&@-])(?:\+ ?|\(\+?)?[0-9](?:[ \t\xa0.()/\u2010-\u2015-]{0,3}[0-9]){6,16}"
-    r"(?![0-9A-Za-wyz_@%])"
+    r"[0-9](?<![\w/=#$\u20ac\u00a3&@-].)(?<![0-9][.,].)"
+    r"(?:[ \t\xa0.()/\u2010-\u2015-]{0,3}[0-9]){6,16}(?![0-9A-Za-wyz_@%])"
 )
+_PREFIX = re.compile(r"\+ ?\(?$|\(\+?$")
+_YEARS = re.compile(r"(?:1[0-9]|20)[0-9]{2}.{1,3}(?:1[0-9]|20)[0-9]{2}")
 #: Code points after a candidate in which its extension may stand.
 _EXTENSION = 16
 #: A number within an area, as written in North America.
-_LOCAL = re.compile(r"(?<![\w.,:/=#$+(-])[2-9][0-9]{2}[-. ][0-9]{4}(?![\w/=-]|[.,][0-9])")
+_LOCAL = re.compile(r"[2-9][0-9]{2}[-. ][0-9]{4}")
 
 _WORDS = (
     r"\b(?:phones?|telephones?|tel|call|calls|calling|dial|fax|mobile|cell|cellphone|ring|sms"
@@ -47,16 +50,18 @@ def phones(text: str, regions: Sequence[str]) -> Iterator[tuple[int, int]]:
     found. Where US or CA is one of the regions, seven digits (555-0142) are a number after such a
     word. Only digits of ASCII.
     """
+    north_america = "US" in regions or "CA" in regions
     for match in _CANDIDATE.finditer(text):
         start, stop = match.span()
+        if prefix := _PREFIX.search(text, max(0, start - 3), start):
+            start = prefix.start()
         said = follows(text, start, _BEFORE) or _AFTER.match(text, stop) is not None
-        if not said and follows(text, start, _NUMBERED, 24):
+        if not said and (_YEARS.fullmatch(match[0]) or follows(text, start, _NUMBERED, 24)):
             continue
-        yield from _ask(text, start, stop, regions, said)
-    if "US" in regions or "CA" in regions:
-        for match in _LOCAL.finditer(text):
-            if follows(text, match.start(), _BEFORE) or _AFTER.match(text, match.end()):
-                yield match.span()
+        if said and north_america and _LOCAL.fullmatch(match[0]):
+            yield match.span()
+        else:
+            yield from _ask(text, start, stop, regions, said)
 
 
 def _ask(

@@ -149,7 +149,7 @@ class Pii(Editor):
         """The kinds that are looked for, by name."""
         if self.replace == "fineweb":
             return {name: FINEWEB[name] for name in self.kinds or FINEWEB}
-        chosen = {name: KINDS[name] for name in self.kinds or DEFAULT}
+        chosen: dict[str, Kind] = {name: KINDS[name] for name in self.kinds or DEFAULT}
         if "phone" in chosen:
             find = partial(phones.phones, regions=self.regions)
             chosen["phone"] = Kind(KINDS["phone"].label, KINDS["phone"].hint, find)

@@ -33,7 +33,6 @@ _PEM_BEGIN = re.compile(r"-----BEGIN ([A-Z0-9 ]{0,20}PRIVATE KEY(?: BLOCK)?)----
 #: Code points of a private key between its lines: one of 16,384 bits has some 12,500.
 _PEM_SIZE = 20_000
 _ASSIGNED = re.compile(
-    r"(?:api|access|auth|secret|private|client|encryption|account|db|admin|user)?[_-]?"
     r"(?:key|secret|token|passwd|password|credential)s?[\"']?\s{0,4}(?:=>|:=|=|:)\s{0,4}"
     r"([\"'])([A-Za-z0-9+/=_.!@#$%^&*-]{16,256})\1",
     re.IGNORECASE,
