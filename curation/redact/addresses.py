@@ -14,7 +14,7 @@ from string import hexdigits
 
 from publicsuffixlist import PublicSuffixList
 
-from curation.redact.spans import follows, near
+from curation.redact.spans import follows
 
 Found = Iterator[tuple[int, int]]
 
@@ -72,7 +72,7 @@ def _suffixes() -> PublicSuffixList:
 _V4_INSIDE = re.compile(r"\.[0-9]{1,3}\.[0-9]{1,3}\.")
 _V6_INSIDE = re.compile(":[0-9A-Fa-f]{0,4}:")
 _V4 = re.compile(
-    r"(?<![0-9A-Za-z_.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9A-Za-z_]|\.[0-9]|-[A-Za-z])"
+    r"(?<![0-9A-Za-z_.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9A-Za-z_]|\.[0-9a-z]|-[A-Za-z])"
 )
 _V6 = re.compile(
     r"(?<![0-9A-Za-z_:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,8}(?:\.[0-9]{1,3}){0,3}"
@@ -87,9 +87,13 @@ _NUMBERED = re.compile(
     re.IGNORECASE,
 )
 _NETWORK = re.compile(
-    r"\b(?:ip|ipv4|address|addresses|host|server|ping|dns|nslookup|resolver|nameserver)\b|://",
+    r"(?:\b(?:ip|ipv4|address|addresses|host|server|ping|dns|nslookup|resolver|nameserver)\b|://)"
+    r"[^\n]*$",
     re.IGNORECASE,
 )
+#: The last three numbers of sections and of versions are hardly ever this high; of one address in
+#: 512 they are not either.
+_HIGH = 32
 #: All that IANA has given out of IPv6.
 _UNICAST = IPv6Network("2000::/3")
 
@@ -98,16 +102,16 @@ def ips(text: str) -> Found:
     """IPv4 and IPv6 addresses that are global (`ipaddress`, of the IANA registries), no multicast.
 
     A number such as 1.2.3.4 after "version" or "section", in the product token of a user agent, or
-    under the object identifier 1.3.6.1 stays; so does one of four single digits without a word
-    about networks nearby. An IPv6 address is written in all its eight groups (though not all of two
-    digits: those are hardware addresses and fingerprints) or lies in 2000::/3: `dead::`, `std::`
-    and times are none.
+    under the object identifier 1.3.6.1 stays; so does one whose last three numbers are below 32,
+    unless a word about networks stands before it in its line. An IPv6 address is written in all its eight groups (though not all of two
+    digits: those are hardware addresses and fingerprints), or in at least three of 2000::/3:
+    `dead::`, `std::`, `2002::/16` and times are none.
     """
     for match in _around(text, _V4_INSIDE, "0123456789", 3, _V4):
-        if _is_global_v4(match[0]) and not follows(text, match.start(), _NUMBERED, 24):
-            single = len(match[0]) == 7
-            if match[0] == "1.3.6.1" or (single and not near(text, *match.span(), _NETWORK)):
-                continue
+        start, found = match.start(), match[0]
+        if not _is_global_v4(found) or follows(text, start, _NUMBERED, 24) or found == "1.3.6.1":
+            continue
+        if max(map(int, found.split(".")[1:])) >= _HIGH or follows(text, start, _NETWORK):
             yield match.span()
     for match in _around(text, _V6_INSIDE, hexdigits, 4, _V6):
         if _is_global_v6(match[0]):
@@ -145,7 +149,8 @@ def _is_global_v6(found: str) -> bool:
         return False
     groups = found.split(":")
     whole = "::" not in found and not all(len(group) == 2 for group in groups)
-    return address.is_global and not address.is_multicast and (whole or address in _UNICAST)
+    some = sum(map(bool, groups)) >= 3 and address in _UNICAST
+    return address.is_global and not address.is_multicast and (whole or some)
 
 
 # --- MAC ----------------------------------------------------------------------------------------

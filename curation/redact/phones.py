@@ -18,7 +18,8 @@ _CANDIDATE = re.compile(
     r"(?:[ \t\xa0.()/\u2010-\u2015-]{0,3}[0-9]){6,16}(?![0-9A-Za-wyz_@%])"
 )
 _PREFIX = re.compile(r"\+ ?\(?$|\(\+?$")
-_YEARS = re.compile(r"(?:1[0-9]|20)[0-9]{2}.{1,3}(?:1[0-9]|20)[0-9]{2}")
+#: Ranges of years, and decimal fractions.
+_NO_PHONE = re.compile(r"(?:1[0-9]|20)[0-9]{2}.{1,3}(?:1[0-9]|20)[0-9]{2}|[0-9]+\.[0-9]{5,}")
 #: Code points after a candidate in which its extension may stand.
 _EXTENSION = 16
 #: A number within an area, as written in North America.
@@ -56,7 +57,7 @@ def phones(text: str, regions: Sequence[str]) -> Iterator[tuple[int, int]]:
         if prefix := _PREFIX.search(text, max(0, start - 3), start):
             start = prefix.start()
         said = follows(text, start, _BEFORE) or _AFTER.match(text, stop) is not None
-        if not said and (_YEARS.fullmatch(match[0]) or follows(text, start, _NUMBERED, 24)):
+        if not said and (_NO_PHONE.fullmatch(match[0]) or follows(text, start, _NUMBERED, 24)):
             continue
         if said and north_america and _LOCAL.fullmatch(match[0]):
             yield match.span()
@@ -68,16 +69,17 @@ def _ask(
     text: str, start: int, stop: int, regions: Sequence[str], said: bool
 ) -> Iterator[tuple[int, int]]:
     """What the library finds that begins in [start, stop)."""
-    found = text[start:stop]
-    bare = found.isdigit()
-    if bare and not said and not found.startswith("00"):
-        return
     from phonenumbers import Leniency, PhoneNumberMatcher
 
+    if not said and text[start:stop].isdigit() and text[start : start + 2] != "00":
+        return
     window = text[start : stop + _EXTENSION].partition("\n")[0]
-    leniency: Any = Leniency.VALID if said or "+" in found[:2] else Leniency.STRICT_GROUPING
-    for region in (None,) if "+" in found[:2] else regions:
+    international = "+" in text[start : start + 2]
+    leniency: Any = Leniency.VALID if said or international else Leniency.STRICT_GROUPING
+    for region in (None,) if international else regions:
         for match in PhoneNumberMatcher(window, region, leniency=leniency, max_tries=2):
-            if match.start < stop - start:
+            if match.start >= stop - start or window[match.start - 1 : match.start] in (".", ","):
+                break
+            if said or not match.raw_string.strip("()").isdigit():
                 yield start + match.start, start + match.end
                 return

@@ -175,7 +175,7 @@ class Pii(Editor):
             changed = []
             for index, kinds in self._candidates(column):
                 text = column[index].as_py()
-                spans = self._find(text, kinds)
+                spans = self.find(text, kinds)
                 for kind, number in Counter(span.kind for span in spans).items():
                     counts[kind][places[index]] += number
                 if spans:
@@ -205,10 +205,11 @@ class Pii(Editor):
                 hinted.setdefault(int(index), []).append(name)
         return hinted.items()
 
-    def _find(self, text: str, kinds: Iterable[str]) -> list[Span]:
+    def find(self, text: str, kinds: Iterable[str] | None = None) -> list[Span]:
+        """What would be replaced in a text, disjoint and in order; of all kinds, or of these."""
         found = merge(
             Span(start, stop, kind)
-            for kind in kinds
+            for kind in (self.finders if kinds is None else kinds)
             for start, stop in self.finders[kind].find(text)
         )
         if self.replace == "placeholder":

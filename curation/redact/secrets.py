@@ -32,6 +32,7 @@ _FORM = re.compile(f"(?<![A-Za-z0-9_-])(?:{'|'.join(FORMS.values())})(?![A-Za-z0
 _PEM_BEGIN = re.compile(r"-----BEGIN ([A-Z0-9 ]{0,20}PRIVATE KEY(?: BLOCK)?)-----")
 #: Code points of a private key between its lines: one of 16,384 bits has some 12,500.
 _PEM_SIZE = 20_000
+_PEM_LINE = re.compile("[A-Za-z0-9+/=]{40}")
 _ASSIGNED = re.compile(
     r"(?:key|secret|token|passwd|password|credential)s?[\"']?\s{0,4}(?:=>|:=|=|:)\s{0,4}"
     r"([\"'])([A-Za-z0-9+/=_.!@#$%^&*-]{16,256})\1",
@@ -66,7 +67,7 @@ def secrets(text: str) -> Iterator[tuple[int, int]]:
     for match in _PEM_BEGIN.finditer(text):
         end = f"-----END {match[1]}-----"
         at = text.find(end, match.end(), match.end() + _PEM_SIZE)
-        if at >= 0:
+        if at >= 0 and _PEM_LINE.search(text, match.end(), at):
             yield match.start(), at + len(end)
     for match in _ASSIGNED.finditer(text):
         value = match[2]
