@@ -99,7 +99,9 @@ def score(
 
 def total(scores: Iterable[Score]) -> Score:
     """The sum of scores."""
-    return Score(*map(sum, zip(*scores, strict=True))) if (scores := list(scores)) else Score(*[0] * 4)
+    return (
+        Score(*map(sum, zip(*scores, strict=True))) if (scores := list(scores)) else Score(*[0] * 4)
+    )
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -71,15 +71,17 @@ def _ask(
     """What the library finds that begins in [start, stop)."""
     from phonenumbers import Leniency, PhoneNumberMatcher
 
-    if not said and text[start:stop].isdigit() and text[start : start + 2] != "00":
+    if not said and text[start:stop].isdigit():
         return
     window = text[start : stop + _EXTENSION].partition("\n")[0]
-    international = "+" in text[start : start + 2]
+    if dialled := window.startswith("00"):  # as in most of the world; the library asks the region
+        window = " +" + window[2:]
+    international = dialled or "+" in window[:2]
     leniency: Any = Leniency.VALID if said or international else Leniency.STRICT_GROUPING
     for region in (None,) if international else regions:
         for match in PhoneNumberMatcher(window, region, leniency=leniency, max_tries=2):
             if match.start >= stop - start or window[match.start - 1 : match.start] in (".", ","):
                 break
             if said or not match.raw_string.strip("()").isdigit():
-                yield start + match.start, start + match.end
+                yield start + match.start - dialled, start + match.end
                 return

@@ -173,7 +173,7 @@ class Pii(Editor):
         column, places = docs.text, np.arange(len(docs))
         for _ in range(PASSES):
             changed = []
-            for index, kinds in self._candidates(column):
+            for index, kinds in self.candidates(column):
                 text = column[index].as_py()
                 spans = self.find(text, kinds)
                 for kind, number in Counter(span.kind for span in spans).items():
@@ -192,7 +192,7 @@ class Pii(Editor):
             return Edited(docs.text, signals, failures)
         return Edited(_with(docs.text, texts), signals, failures)
 
-    def _candidates(self, column: pa.LargeStringArray) -> Iterable[tuple[int, list[str]]]:
+    def candidates(self, column: pa.LargeStringArray) -> Iterable[tuple[int, list[str]]]:
         """Which texts may have something, by their place, and of what kinds."""
         hinted: dict[int, list[str]] = {}
         for name, kind in self.finders.items():
