@@ -106,8 +106,8 @@ def total(scores: Iterable[Score]) -> Score:
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of a JSONL file, compressed or not."""
-    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open()
-    with opened as lines:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8") as lines:
         yield from map(json.loads, lines)
 
 
@@ -182,20 +182,16 @@ def main() -> None:
             for kind, one in found.items():
                 if regions == ("US",) or kind == "phone":
                     more = f" ({len(regions)} regions)" if len(regions) > 1 else ""
-                    lines.append(
-                        (f"{name} {kind}{more}", one.gold, one.recalled, one.found, one.right)
-                        + tuple(f"{x:.3f}" for x in (one.recall, one.precision, one.f()))
-                    )
+                    shares = [f"{x:.3f}" for x in (one.recall, one.precision, one.f())]
+                    lines.append((f"{name} {kind}{more}", *one, *shares))
     table(("presidio-research", "true", "hit", "found", "right", "recall", "prec.", "F2"), lines)
 
     lines = []
     for name, (wrong, every) in cases(pii / "presidio-cases" / "cases.jsonl.gz").items():
-        positive = [row for row in every if row["expected_len"]]
-        missed = sum(bool(row["expected_len"]) for row in wrong)
-        lines.append(
-            (name, f"{len(positive) - missed}/{len(positive)}", len(wrong) - missed)
-            + (len(every) - len(positive),)
-        )
+        positive = sum(row["expected_len"] > 0 for row in every)
+        missed = sum(row["expected_len"] > 0 for row in wrong)
+        hits = f"{positive - missed}/{positive}"
+        lines.append((name, hits, len(wrong) - missed, len(every) - positive))
     table(("presidio-cases", "hits", "false", "negatives"), lines)
 
     texts = list(clean(options.data))

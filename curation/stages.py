@@ -16,6 +16,7 @@ from curation.filters.language import Language
 from curation.filters.mc4 import MC4
 from curation.filters.normalise import Normalise
 from curation.filters.refinedweb_lines import RefinedWebLines
+from curation.redact.names import Names
 from curation.redact.pii import Pii
 from curation.stage import Stage
 
@@ -30,6 +31,7 @@ STAGES: dict[str, type[Stage]] = {
     "mc4": MC4,
     "fineweb": FineWeb,
     "refinedweb_lines": RefinedWebLines,
+    "names": Names,
     "pii": Pii,
     "datatrove": Datatrove,
     "exact_dedup": ExactDedup,

@@ -103,9 +103,9 @@ def ips(text: str) -> Found:
 
     A number such as 1.2.3.4 after "version" or "section", in the product token of a user agent, or
     under the object identifier 1.3.6.1 stays; so does one whose last three numbers are below 32,
-    unless a word about networks stands before it in its line. An IPv6 address is written in all its eight groups (though not all of two
-    digits: those are hardware addresses and fingerprints), or in at least three of 2000::/3:
-    `dead::`, `std::`, `2002::/16` and times are none.
+    unless a word about networks stands before it in its line. An IPv6 address is written in all its
+    eight groups (though not all of two digits: those are hardware addresses and fingerprints), or
+    in at least three of 2000::/3: `dead::`, `std::`, `2002::/16` and times are none.
     """
     for match in _around(text, _V4_INSIDE, "0123456789", 3, _V4):
         start, found = match.start(), match[0]

@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
-_FIRST = (
+_FIRST = str.split(
     "alder amber aspen birch brook cedar clover coral dale elm fern flint glen hazel heath holly "
     "iris ivy juniper laurel linden maple marsh moss olive reed robin rowan sage thorn willow wren"
-).split()
-_LAST = (
+)
+_LAST = str.split(
     "barley beacon bridge cairn cliff copse cove croft dell dune fell field ford gate grove hill "
     "lake lane mead mill moor orchard pond quarry ridge shore spring stone vale weir wharf wood"
-).split()
+)
 #: Second-level names that are nobody's (RFC 2606, section 3).
 DOMAINS = ("example.com", "example.net", "example.org")
 #: Area codes of large cities; in each the numbers 555-0100 to 555-0199 are kept for fiction (ATIS).

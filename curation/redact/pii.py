@@ -170,24 +170,23 @@ class Pii(Editor):
         """The texts; int64: `spans`, and how many of each kind. One that does not settle fails."""
         counts = {name: np.zeros(len(docs), np.int64) for name in self.finders}
         texts: dict[int, str] = {}
-        column, places = docs.text, np.arange(len(docs))
+        column, places = docs.text, list(range(len(docs)))
         for _ in range(PASSES):
             changed = []
             for index, kinds in self.candidates(column):
-                text = column[index].as_py()
+                text, place = column[index].as_py(), places[index]
                 spans = self.find(text, kinds)
                 for kind, number in Counter(span.kind for span in spans).items():
-                    counts[kind][places[index]] += number
+                    counts[kind][place] += number
                 if spans:
-                    texts[int(places[index])] = replace(text, spans, self._replacement)
-                    changed.append(int(places[index]))
+                    texts[place] = replace(text, spans, self._replacement)
+                    changed.append(place)
             if not changed:
                 break
-            places = np.array(changed)
-            column = pa.array([texts[place] for place in changed], pa.large_string())
-        unstable = changed
+            places = changed
+            column = pa.array([texts[place] for place in places], pa.large_string())
         signals = {"spans": np.sum(list(counts.values()), axis=0), **counts}
-        failures = dict.fromkeys(unstable, "unstable")
+        failures = dict.fromkeys(changed, "unstable")
         if self.action == "annotate" or not texts:
             return Edited(docs.text, signals, failures)
         return Edited(_with(docs.text, texts), signals, failures)
@@ -196,12 +195,7 @@ class Pii(Editor):
         """Which texts may have something, by their place, and of what kinds."""
         hinted: dict[int, list[str]] = {}
         for name, kind in self.finders.items():
-            found = (
-                pc.match_substring(column, kind.hint)
-                if kind.hint == "@"
-                else pc.match_substring_regex(column, kind.hint)
-            )
-            for index in np.flatnonzero(np.asarray(found)):
+            for index in np.flatnonzero(np.asarray(pc.match_substring_regex(column, kind.hint))):
                 hinted.setdefault(int(index), []).append(name)
         return hinted.items()
 
