@@ -14,6 +14,7 @@ import gzip
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -138,6 +139,18 @@ def cases(path: Path) -> dict[str, tuple[list[Mapping[str, Any]], list[Mapping[s
     return {name: (wrong[name], every[name]) for name in RECOGNISERS}
 
 
+def is_global(row: Mapping[str, Any]) -> bool:
+    """Whether a case has a global IP address among its spans: only these do we look for."""
+    found = []
+    for start, stop in row["expected_spans"] or []:
+        try:
+            address = ip_address(row["text"][start:stop].partition("/")[0])
+        except ValueError:
+            continue
+        found.append(address.is_global)
+    return any(found) or not row["expected_spans"]
+
+
 def rates(texts: Iterable[str], stage: Pii) -> dict[str, float]:
     """What is found, by kind, per million words (of white space)."""
     words, counts = 0, Counter[str]()
@@ -187,7 +200,10 @@ def main() -> None:
     table(("presidio-research", "true", "hit", "found", "right", "recall", "prec.", "F2"), lines)
 
     lines = []
-    for name, (wrong, every) in cases(pii / "presidio-cases" / "cases.jsonl.gz").items():
+    published = cases(pii / "presidio-cases" / "cases.jsonl.gz")
+    wrong, every = published["ip_recognizer"]
+    published["ip_recognizer, global"] = tuple(list(filter(is_global, x)) for x in (wrong, every))
+    for name, (wrong, every) in published.items():
         positive = sum(row["expected_len"] > 0 for row in every)
         missed = sum(row["expected_len"] > 0 for row in wrong)
         hits = f"{positive - missed}/{positive}"

@@ -45,14 +45,10 @@ class Kind:
     find: Find
 
 
-#: Labels are Dolma's where it has one (Soldaini et al. 2024), else Presidio's.
+#: Labels are Dolma's where it has one (Soldaini et al. 2024), else Presidio's. Of equally long
+#: finds the first here is taken: telephone numbers, which have no checksum, come last.
 KINDS: dict[str, Kind] = {
     "email": Kind("EMAIL_ADDRESS", "@", addresses.emails),
-    "phone": Kind(
-        "PHONE_NUMBER",
-        r"[0-9](?:[ \t\x{a0}.()/\x{2010}-\x{2015}-]{0,3}[0-9]){6}",
-        partial(phones.phones, regions=("US",)),
-    ),
     "ip": Kind(
         "IP_ADDRESS",
         r"[0-9]\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]|[0-9A-Fa-f]:[0-9A-Fa-f]{0,4}:",
@@ -70,14 +66,20 @@ KINDS: dict[str, Kind] = {
     ),
     "nhs": Kind("UK_NHS", "[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{4}", numbers.nhs_numbers),
     "nif": Kind("ES_NIF", "[0-9]{7}-?[A-Za-z]", numbers.nifs),
+    "phone": Kind(
+        "PHONE_NUMBER",
+        r"[0-9](?:[ \t\x{a0}.()/\x{2010}-\x{2015}-]{0,3}[0-9]){6}",
+        partial(phones.phones, regions=("US",)),
+    ),
 }
 FINEWEB: dict[str, Kind] = {
     "email": Kind("EMAIL_ADDRESS", "@", addresses.fineweb_emails),
     "ip": Kind("IP_ADDRESS", r"[0-9]\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]", addresses.fineweb_ips),
 }
+#: In the order of `KINDS`.
 DEFAULT: tuple[KindName, ...] = (
-    *("email", "phone", "ip", "card", "iban"),
-    *("ssn", "wallet", "secret"),
+    *("email", "ip", "card", "iban"),
+    *("ssn", "wallet", "secret", "phone"),
 )
 
 
@@ -148,8 +150,9 @@ class Pii(Editor):
     def finders(self) -> dict[str, Kind]:
         """The kinds that are looked for, by name."""
         if self.replace == "fineweb":
-            return {name: FINEWEB[name] for name in self.kinds or FINEWEB}
-        chosen: dict[str, Kind] = {name: KINDS[name] for name in self.kinds or DEFAULT}
+            return {name: kind for name, kind in FINEWEB.items() if name in (self.kinds or FINEWEB)}
+        kinds: tuple[str, ...] = self.kinds or DEFAULT
+        chosen = {name: kind for name, kind in KINDS.items() if name in kinds}
         if "phone" in chosen:
             find = partial(phones.phones, regions=self.regions)
             chosen["phone"] = Kind(KINDS["phone"].label, KINDS["phone"].hint, find)

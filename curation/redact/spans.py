@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import NamedTuple
 
 
@@ -21,12 +22,12 @@ class Span(NamedTuple):
 def merge(spans: Iterable[Span]) -> list[Span]:
     """Disjoint spans in order: overlapping ones become one, of the kind of the longest.
 
-    Of equally long ones the first in the order (start, kind) gives the kind. Spans that only touch
-    stay apart.
+    Of equally long ones the first to start gives the kind, then the first that was named. Spans
+    that only touch stay apart.
     """
     merged: list[Span] = []
     longest = 0
-    for span in sorted(spans):
+    for span in sorted(spans, key=attrgetter("start")):
         size = span.stop - span.start
         if not merged or span.start >= merged[-1].stop:
             merged.append(span)
