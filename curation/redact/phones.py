@@ -6,7 +6,8 @@ What may live here: their finder, the words that go with them, and the question 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from curation.redact.spans import follows
@@ -42,7 +43,7 @@ _NUMBERED = re.compile(
 )
 
 
-def phones(text: str, regions: Sequence[str]) -> Iterator[tuple[int, int]]:
+def phones(text: str, regions: tuple[str, ...]) -> Iterator[tuple[int, int]]:
     """Numbers that `phonenumbers` calls valid: international ones, and those of `regions`.
 
     Without a word such as "call" or "fax" beside it, a national number has to be in groups, and in
@@ -66,7 +67,7 @@ def phones(text: str, regions: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _ask(
-    text: str, start: int, stop: int, regions: Sequence[str], said: bool
+    text: str, start: int, stop: int, regions: tuple[str, ...], said: bool
 ) -> Iterator[tuple[int, int]]:
     """What the library finds that begins in [start, stop)."""
     from phonenumbers import Leniency, PhoneNumberMatcher
@@ -77,6 +78,8 @@ def _ask(
     if dialled := window.startswith("00"):  # as in most of the world; the library asks the region
         window = " +" + window[2:]
     international = dialled or "+" in window[:2]
+    if not international and sum(map(str.isdigit, text[start:stop])) < _fewest_digits(regions):
+        return
     leniency: Any = Leniency.VALID if said or international else Leniency.STRICT_GROUPING
     for region in (None,) if international else regions:
         for match in PhoneNumberMatcher(window, region, leniency=leniency, max_tries=2):
@@ -85,3 +88,12 @@ def _ask(
             if said or not match.raw_string.strip("()").isdigit():
                 yield start + match.start - dialled, start + match.end
                 return
+
+
+@lru_cache(maxsize=16)
+def _fewest_digits(regions: tuple[str, ...]) -> int:
+    """Digits of the shortest national number of these regions, but for those within an area."""
+    from phonenumbers import PhoneMetadata
+
+    known = [PhoneMetadata.metadata_for_region(region) for region in regions]
+    return min((n for one in known for n in one.general_desc.possible_length), default=0)
