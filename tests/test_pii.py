@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kit import recipe, write_jsonl
 
+from curation import run
 from curation.document import Documents
 from curation.redact import fakes, numbers, secrets
 from curation.redact.addresses import fineweb_emails
 from curation.redact.pii import FINEWEB, KINDS, Pii
 from curation.redact.spans import Span, merge, replace
+from curation.sample.pages import load_pages
 from curation.stage import Edited
 
 REPLACE = ("placeholder", "fake", "fineweb")
@@ -436,6 +442,31 @@ def test_places_are_right_after_characters_of_many_bytes() -> None:
     text = "\U0001f33e\u200f\u00e9 ann@grain.org \u200b415-555-2671\u3002"
     wanted = "\U0001f33e\u200f\u00e9 |||EMAIL_ADDRESS||| \u200b|||PHONE_NUMBER|||\u3002"
     assert edit(text).text[0].as_py() == wanted
+
+
+def test_pages_of_the_sample_are_edited_as_their_fates_say() -> None:
+    for slug, page in load_pages().items():
+        text = "\n\n".join(page.blocks)
+        edited = edit(text)
+        new = edited.text[0].as_py()
+        assert (new != text) == (page.fate == "edit:pii"), slug
+        assert not re.search(r"\w@\w|555-01", new), slug
+        assert not re.search("203|192|2001:", text) or "|||IP" not in new, slug
+        assert numbers_of(edited).get("spans", 0) <= 5, slug
+
+
+def test_a_document_with_many_spans_is_dropped_in_a_run(tmp_path: Path) -> None:
+    mails = [f"{name}@grain.org" for name in ("ann", "bob", "cleo", "dan", "eve", "fay")]
+    texts = ["The mill turns.", " ".join(mails[:5]), " ".join(mails), mails[0]]
+    path = write_jsonl(tmp_path / "a.jsonl", texts)
+    done = run(recipe({"pii": {}}), inputs=[path], output=tmp_path / "r", workers=1)
+    (stage,) = done.stats["stages"]
+    assert stage["dropped"] == {"many_spans": stage["dropped"]["many_spans"]}
+    assert stage["dropped"]["many_spans"]["documents"] == 1
+    assert stage["edited"]["documents"] == 2
+    kept = pq.read_table(tmp_path / "r" / "documents")["text"].to_pylist()
+    mail = "|||EMAIL_ADDRESS|||"
+    assert sorted(kept) == ["The mill turns.", mail, " ".join([mail] * 5)]
 
 
 # --- parameters --------------------------------------------------------------------------------
