@@ -95,5 +95,5 @@ def _fewest_digits(regions: tuple[str, ...]) -> int:
     """Digits of the shortest national number of these regions, but for those within an area."""
     from phonenumbers import PhoneMetadata
 
-    known = [PhoneMetadata.metadata_for_region(region) for region in regions]
+    known: list[Any] = [PhoneMetadata.metadata_for_region(region) for region in regions]
     return min((n for one in known for n in one.general_desc.possible_length), default=0)
