@@ -98,13 +98,14 @@ class Pii(Editor):
 
     `replace` says what comes in their place:
 
-    - `placeholder`: `|||EMAIL_ADDRESS|||` and so on, as Dolma (Soldaini et al. 2024, section 5.3).
+    - `placeholder`: `|||EMAIL_ADDRESS|||` and so on, as Dolma (Soldaini et al. 2024).
       The default: a reader of the data sees that something was there, and a model learns no wrong
       addresses.
     - `fake`: a value that is nobody's (`curation.redact.fakes`), the same for equal values. Those
       in reserved domains and numbers stay as they are.
     - `fineweb`: e-mail and public IPv4 by the expressions of datatrove's `PIIFormatter`, and its
-      replacements. It takes them in turn, over documents; here the value decides.
+      replacements. It takes them in turn, over documents; here the value decides. FineWeb drops
+      nothing for what was found: `max_spans: null`.
 
     Overlapping spans are merged first, then all are replaced at once; everything else stays byte by
     byte. As a replacement may bring a word near a number, or take one away, a text that changed is
