@@ -32,7 +32,7 @@ _LETTER = "A-Za-z0-9\u00c0-\u024f"
 _LOCAL_REVERSED = re.compile(f"[{_LETTER}_+'%~-]+(?:\\.[{_LETTER}_+'%~-]+)*")
 _LABEL = f"[{_LETTER}](?:[{_LETTER}-]{{0,61}}[{_LETTER}])?"
 _DOMAIN = re.compile(
-    f"(?:{_LABEL}\\.)+([A-Za-z]{{2,63}}|xn--[A-Za-z0-9-]{{2,59}})(?![{_LETTER}_@]|-[{_LETTER}])"
+    f"(?:{_LABEL}\\.)+([A-Za-z]{{2,63}}|xn--[A-Za-z0-9-]{{2,59}})(?![{_LETTER}]|[-_][{_LETTER}])"
 )
 
 

@@ -20,7 +20,7 @@ _LAST = str.split(
 )
 #: Second-level names that are nobody's (RFC 2606, section 3).
 DOMAINS = ("example.com", "example.net", "example.org")
-#: Area codes of large cities; in each the numbers 555-0100 to 555-0199 are kept for fiction (NANPA).
+#: Area codes of large cities; in each, 555-0100 to 555-0199 are kept for fiction (NANPA).
 _AREAS = ("202", "206", "212", "303", "312", "404", "415", "503", "617", "713")
 #: Numbers that payment services publish for tests; no card has them.
 CARDS = (

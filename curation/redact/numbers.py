@@ -195,8 +195,8 @@ def nifs(text: str) -> Found:
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _BECH32 = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 _WALLET = re.compile(
-    f"(?<![0-9A-Za-z])(?:[13][{_BASE58}]{{25,34}}|bc1[{_BECH32}]{{11,71}}|BC1[{_BECH32.upper()}]{{11,71}})"
-    "(?![0-9A-Za-z])"
+    f"(?<![0-9A-Za-z])(?:[13][{_BASE58}]{{25,34}}|bc1[{_BECH32}]{{11,71}}"
+    f"|BC1[{_BECH32.upper()}]{{11,71}})(?![0-9A-Za-z])"
 )
 
 

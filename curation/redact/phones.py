@@ -21,6 +21,11 @@ _CANDIDATE = re.compile(
 _PREFIX = re.compile(r"\+ ?\(?$|\(\+?$")
 #: Ranges of years, and decimal fractions.
 _NO_PHONE = re.compile(r"(?:1[0-9]|20)[0-9]{2}.{1,3}(?:1[0-9]|20)[0-9]{2}|[0-9]+\.[0-9]{5,}")
+#: Dates, with the day, the month or the year first; a time may follow.
+_DATE = re.compile(
+    r"(?:[0-3]?[0-9][./-][0-3]?[0-9][./-](?:19|20)[0-9]{2}"
+    r"|(?:19|20)[0-9]{2}[ ./-][01]?[0-9][ ./-][0-3]?[0-9])(?![0-9])"
+)
 #: Code points after a candidate in which its extension may stand.
 _EXTENSION = 16
 #: A number within an area, as written in North America.
@@ -28,17 +33,18 @@ _LOCAL = re.compile(r"[2-9][0-9]{2}[-. ][0-9]{4}")
 
 _WORDS = (
     r"\b(?:phones?|telephones?|tel|call|calls|calling|dial|fax|mobile|cell|cellphone|ring|sms"
-    r"|whatsapp|hotline|helpline|answering|desk:"
+    r"|whatsapp|hotline|helpline|answering"
     r"|telefon|telefax|handy|mobil|t\xe9l\xe9phone|t\xe9l|portable|tel\xe9fono|m\xf3vil|celular"
     r"|telefono|cellulare|telefone|telefoon|mobiel)\b"
 )
-_BEFORE = re.compile(_WORDS + r"[^\n0-9]{0,32}$|^desk: ?$", re.IGNORECASE)
+_BEFORE = re.compile(_WORDS + r"[^\n0-9]{0,32}$|\bdesk:[ \t]*$", re.IGNORECASE)
 _AFTER = re.compile(r"[ \t(-]{1,3}(?:office|fax|mobile|cell|phone|desk|tel)\b", re.IGNORECASE)
 #: What numbers that look like those of telephones mostly are.
 _NUMBERED = re.compile(
     r"\b(?:isbn(?:-1[03])?|issn|ean|upc|doi|order|invoice|ticket|ref|reference|id|sku|serial|model"
     r"|part|item|case|account|acct|patent|tracking|vat|pmid|oclc|lccn|barcode|version|bug|issue)"
-    r"(?:[\s:.#]|\b(?:no|nr|number|code|id)\b)*$",
+    r"(?:[\s:.#]|\b(?:no|nr|number|code|id)\b)*$"
+    r"|\b10\.[0-9]{4,9}/\S*$",  # DOI
     re.IGNORECASE,
 )
 
@@ -53,8 +59,13 @@ def phones(text: str, regions: tuple[str, ...]) -> Iterator[tuple[int, int]]:
     word. Only digits of ASCII.
     """
     north_america = "US" in regions or "CA" in regions
-    for match in _CANDIDATE.finditer(text):
+    position = 0
+    while match := _CANDIDATE.search(text, position):
         start, stop = match.span()
+        if date := _DATE.match(text, start):
+            position = date.end()
+            continue
+        position = stop
         if prefix := _PREFIX.search(text, max(0, start - 3), start):
             start = prefix.start()
         said = follows(text, start, _BEFORE) or _AFTER.match(text, stop) is not None
