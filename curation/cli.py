@@ -15,7 +15,7 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -90,13 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="curation", description=_summary(__doc__))
     parser.add_argument("--version", action="version", version=f"gristmill {version('gristmill')}")
     verbs = parser.add_subparsers(dest="verb", required=True, parser_class=_Parser)
-
-    def verb(name: str, do: Any, json_too: bool = True) -> argparse.ArgumentParser:
-        sub = verbs.add_parser(name, help=_summary(do.__doc__), description=_summary(do.__doc__))
-        sub.set_defaults(do=do)
-        if json_too:
-            sub.add_argument("--json", action="store_true", help="print JSON")
-        return sub
+    verb = _adder(verbs)
 
     for name, do in (("run", _run), ("submit", _submit), ("plan", _plan)):
         sub = verb(name, do)
@@ -226,14 +220,41 @@ def _parser() -> argparse.ArgumentParser:
 
     trace = verbs.add_parser("trace", help="where a document comes from and what became of it")
     kinds = trace.add_subparsers(dest="kind", required=True, parser_class=_Parser)
-    sub = kinds.add_parser(
-        "doc", help=_summary(_trace.__doc__), description=_summary(_trace.__doc__)
-    )
-    sub.set_defaults(do=_trace)
+    sub = _adder(kinds)("doc", _trace)
     sub.add_argument("document", metavar="ID_OR_URL")
     sub.add_argument("--in", dest="run", metavar="RUN", required=True)
-    sub.add_argument("--json", action="store_true", help="print JSON")
+
+    models = verbs.add_parser("models", help="models and lists: what there is, and getting them")
+    _models_verbs(_adder(models.add_subparsers(dest="kind", required=True, parser_class=_Parser)))
     return parser
+
+
+def _models_verbs(verb: Callable[..., argparse.ArgumentParser]) -> None:
+    """`curation models VERB`."""
+    verb("list", _models_list)
+
+    sub = verb("where", _models_where)
+    sub.add_argument("name", metavar="NAME")
+
+    sub = verb("fetch", _models_fetch, json_too=False)
+    sub.add_argument("names", metavar="NAME", nargs="+")
+    sub.add_argument("--to", metavar="DIR", help="default: the first of the models' directories")
+    sub.add_argument("--force", action="store_true", help="fetch also what is here already")
+
+
+def _adder(verbs: Any) -> Callable[..., argparse.ArgumentParser]:
+    """How a verb is added to `verbs`: `do` carries it out, and its docstring explains it."""
+
+    def verb(name: str, do: Any, json_too: bool = True) -> argparse.ArgumentParser:
+        sub: argparse.ArgumentParser = verbs.add_parser(
+            name, help=_summary(do.__doc__), description=_summary(do.__doc__)
+        )
+        sub.set_defaults(do=do)
+        if json_too:
+            sub.add_argument("--json", action="store_true", help="print JSON")
+        return sub
+
+    return verb
 
 
 def _summary(text: str | None) -> str:
@@ -555,3 +576,45 @@ def _trace(options: argparse.Namespace) -> int:
     found = trace.document(open_plan(options.run), options.document)
     _print_json(found) if options.json else print(trace.render(found))
     return DONE if found else FAILED
+
+
+def _models_list(options: argparse.Namespace) -> int:
+    """The models and lists that are known or here, and how to get those that are not."""
+    from curation.models import shelf
+
+    found = shelf.everything()
+    _print_json(found) if options.json else print(shelf.render(found))
+    return DONE
+
+
+def _models_where(options: argparse.Namespace) -> int:
+    """Where a model lies, and its digest."""
+    from curation.models import card, shelf, table
+
+    try:
+        found = shelf.one(options.name)
+    except table.UnknownModel as error:
+        return _say(USAGE, str(error))
+    except card.CardError as error:
+        return _say(FAILED, str(error))
+    _print_json(found) if options.json else print(shelf.render_one(found))
+    return DONE
+
+
+def _models_fetch(options: argparse.Namespace) -> int:
+    """Fetch models from where they are published; the same command goes on where it was stopped."""
+    from curation.models import fetch, table
+
+    try:
+        entries = [table.entry(name) for name in options.names]
+    except table.UnknownModel as error:
+        return _say(USAGE, str(error))
+    to = Path(options.to) if options.to else None
+    code = DONE
+    for entry in entries:
+        try:
+            print(fetch.fetch(entry, to, force=options.force))
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            code = _say(FAILED, f"{entry.name}: {where}{error.strerror or error}")
+    return code
