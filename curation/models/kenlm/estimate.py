@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from curation.models.kenlm.kernels import Ints, Longs, compare_neighbours, extend_order
 
 Floats = NDArray[np.float32]
+Flags = NDArray[np.bool_]
 
 #: The first ids of every vocabulary, as in KenLM.
 SPECIAL = ("<unk>", "<s>", "</s>")
@@ -94,7 +95,7 @@ class Grams:
 
     `ends`: where in the tokens each ends, somewhere. `lower`: its last n-1 words, as an index into
     the n-grams of the order before. `probability` and `backoff`: log10; a backoff is 0 where the
-    n-gram is no `context` of longer ones.
+    n-gram is no `context`: does not begin a longer one. `suffix`: whether it ends a longer one.
     """
 
     order: int
@@ -102,7 +103,8 @@ class Grams:
     lower: Ints
     probability: Floats
     backoff: Floats
-    context: NDArray[np.bool_]
+    context: Flags
+    suffix: Flags
 
 
 class Estimate:
@@ -147,20 +149,21 @@ class Estimate:
             context = ending[ends - 1]
             totals, gammas = _normalised(context, counts, discounts, probability.size)
             if known is not None:
-                yield _with_backoff(known, totals, gammas)
+                yield _extended(known, totals, gammas, lower)
             found = _discounted(counts, discounts) / totals[context]
             probability = found + gammas[context] * probability[lower]
             if order == 1:
                 probability[BEGIN] = 1  # it is never predicted
             logs = np.minimum(np.log10(probability), np.float32(0))
-            known = Grams(order, ends, lower, logs, *_no_backoff(ends.size))
+            no = np.zeros(ends.size, bool)
+            known = Grams(order, ends, lower, logs, np.zeros_like(logs), no, no)
             group = np.cumsum(first, dtype=np.int32)
             group -= 1
             ending[places] = group
         assert known is not None
         yield known
 
-    def _first(self, order: int) -> NDArray[np.bool_]:
+    def _first(self, order: int) -> Flags:
         """Which places, in order, are the first of an n-gram."""
         return (self._depths >= order) & (self._shared < order)
 
@@ -231,13 +234,12 @@ def _normalised(
         return totals, left / totals
 
 
-def _no_backoff(size: int) -> tuple[Floats, NDArray[np.bool_]]:
-    return np.zeros(size, np.float32), np.zeros(size, bool)
-
-
-def _with_backoff(grams: Grams, totals: Floats, gammas: Floats) -> Grams:
+def _extended(grams: Grams, totals: Floats, gammas: Floats, suffixes: Ints) -> Grams:
+    """The n-grams, now that those of the next order are known."""
     context = totals > 0
-    backoff = np.zeros(totals.size, np.float32)
     # Discounts of 0 may leave nothing: lmplz then writes -inf, which KenLM refuses to read.
-    np.log10(np.maximum(gammas, np.finfo(np.float32).tiny), out=backoff, where=context)
-    return Grams(grams.order, grams.ends, grams.lower, grams.probability, backoff, context)
+    left = np.maximum(gammas, np.finfo(np.float32).tiny)
+    backoff = np.log10(left, out=np.zeros_like(grams.backoff), where=context)
+    suffix = np.zeros_like(context)
+    suffix[suffixes] = True
+    return replace(grams, backoff=backoff, context=context, suffix=suffix)

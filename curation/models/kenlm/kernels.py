@@ -1,6 +1,6 @@
 """The compiled kernels of estimating n-gram models.
 
-What may live here: loops over the tokens of a corpus in numba. Each has its plain Python reference
+What may live here: loops over the tokens of a corpus, and filling hash tables, in numba. Each has its plain Python reference
 of the same meaning in `reference.py`. `tokens` are the ids of a `Corpus` (`estimate.py`): those up
 to `BOUNDARY` stand before a sentence's first word, and no n-gram reaches beyond one.
 """
@@ -15,6 +15,7 @@ from curation.text.cache import kernel
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
+Hashes = NDArray[np.uint64]
 
 #: `<unk>` (0) and `<s>` (1): see `estimate.Corpus`.
 BOUNDARY = 1
@@ -53,3 +54,17 @@ def compare_neighbours(
         while i > 0 and same < depth and tokens[place - same] == tokens[before - same]:
             same += 1
         shared[i] = order if same == depth else same
+
+
+@kernel
+def probe(hashes: Hashes, taken: Bytes, slots: Longs) -> None:
+    """The slot of each hash, in turn, in a table with linear probing; `taken` is 0 at first."""
+    size = np.uint64(taken.size)
+    for i in range(hashes.size):
+        slot = np.int64(hashes[i] % size)
+        while taken[slot]:
+            slot += 1
+            if slot == taken.size:
+                slot = 0
+        taken[slot] = 1
+        slots[i] = slot
