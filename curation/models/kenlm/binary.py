@@ -82,7 +82,7 @@ def _write_table(
     table = np.zeros(buckets, layout)
     for name, column in {"key": keys, **values}.items():
         table[name][slots] = column
-    file.write(memoryview(table.view(np.uint8)))
+    file.write(table.view(np.uint8).data)
 
 
 def _combined(keys: Hashes, words: Hashes) -> Hashes:

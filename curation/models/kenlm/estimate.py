@@ -229,7 +229,9 @@ def _normalised(
     left = np.zeros(contexts, np.float32)
     for count in (1, 2, 3):
         which = counts >= 3 if count == 3 else counts == count
-        left += discounts[count] * np.bincount(context[which], minlength=contexts).astype(np.float32)
+        left += discounts[count] * np.bincount(context[which], minlength=contexts).astype(
+            np.float32
+        )
     with np.errstate(invalid="ignore"):
         return totals, left / totals
 

@@ -1,8 +1,9 @@
 """The compiled kernels of estimating n-gram models.
 
-What may live here: loops over the tokens of a corpus, and filling hash tables, in numba. Each has its plain Python reference
-of the same meaning in `reference.py`. `tokens` are the ids of a `Corpus` (`estimate.py`): those up
-to `BOUNDARY` stand before a sentence's first word, and no n-gram reaches beyond one.
+What may live here: loops over the tokens of a corpus, and filling hash tables, in numba. Each has
+its plain Python reference of the same meaning in `reference.py`. `tokens` are the ids of a `Corpus`
+(`estimate.py`): those up to `BOUNDARY` stand before a sentence's first word, and no n-gram reaches
+beyond one.
 """
 
 from __future__ import annotations
@@ -59,9 +60,8 @@ def compare_neighbours(
 @kernel
 def probe(hashes: Hashes, taken: Bytes, slots: Longs) -> None:
     """The slot of each hash, in turn, in a table with linear probing; `taken` is 0 at first."""
-    size = np.uint64(taken.size)
     for i in range(hashes.size):
-        slot = np.int64(hashes[i] % size)
+        slot = int(hashes[i] % np.uint64(taken.size))
         while taken[slot]:
             slot += 1
             if slot == taken.size:
