@@ -61,10 +61,10 @@ def compare_neighbours(
 def probe(hashes: Hashes, taken: Bytes, slots: Longs) -> None:
     """The slot of each hash, in turn, in a table with linear probing; `taken` is 0 at first."""
     for i in range(hashes.size):
-        slot = int(hashes[i] % np.uint64(taken.size))
+        slot = np.int64(hashes[i] % np.uint64(taken.size))
         while taken[slot]:
             slot += 1
             if slot == taken.size:
-                slot = 0
+                slot = np.int64(0)
         taken[slot] = 1
         slots[i] = slot
