@@ -241,6 +241,55 @@ def _models_verbs(verb: Callable[..., argparse.ArgumentParser]) -> None:
     sub.add_argument("--to", metavar="DIR", help="default: the first of the models' directories")
     sub.add_argument("--force", action="store_true", help="fetch also what is here already")
 
+    sub = verb("train-classifier", _models_train_classifier)
+    for name, what in (("positive", "texts that are liked"), ("negative", "texts that are not")):
+        sub.add_argument(
+            f"--{name}",
+            action="extend",
+            nargs="+",
+            required=True,
+            metavar="P",
+            help=f"{what}: JSONL, Parquet, WET, text files, directories of these, runs",
+        )
+    sub.add_argument("--output", required=True, metavar="NAME", help="or a path (/..., ./...)")
+    sub.add_argument(
+        "--on",
+        action="extend",
+        nargs="+",
+        metavar="P",
+        help="texts of which the keep share is meant: the crawl (default: held-out negatives)",
+    )
+    sub.add_argument("--keep-share", type=_share, default=0.1, metavar="S", help="default 0.1")
+    sub.add_argument("--held-out", type=_share, default=0.1, metavar="S", help="default 0.1")
+    sub.add_argument(
+        "--per",
+        choices=("file", "paragraph", "line"),
+        default="file",
+        help="what of a text file is one text (default file)",
+    )
+    sub.add_argument(
+        "--preparation",
+        choices=("line", "words"),
+        default="line",
+        help="line: as it is (default); words: lower case, punctuation apart",
+    )
+    sub.add_argument("--granularity", choices=("document", "sentence"), default="document")
+    sub.add_argument("--dim", type=_positive, default=100, metavar="N", help="default 100")
+    sub.add_argument("--epochs", type=_positive, default=5, metavar="N", help="default 5")
+    sub.add_argument(
+        "--ngrams", type=_positive, default=2, metavar="N", help="words in a row (default 2)"
+    )
+    sub.add_argument(
+        "--chars", type=_positive, nargs=2, metavar=("MIN", "MAX"), help="parts of words, too"
+    )
+    sub.add_argument("--lr", type=float, default=0.1, metavar="R", help="default 0.1")
+    sub.add_argument("--bucket", type=_positive, default=2_000_000, metavar="N", help="of n-grams")
+    sub.add_argument("--min-count", type=_positive, default=1, metavar="N", help="of a word")
+    sub.add_argument("--seed", type=_positive, default=20, metavar="N", help="default 20")
+    sub.add_argument("--quantise", action="store_true", help="a smaller file (.ftz)")
+    sub.add_argument("--language", metavar="TAG", help="of the texts (BCP-47): judges no other")
+    sub.add_argument("--license", default="", metavar="TEXT", help="of the model")
+
 
 def _adder(verbs: Any) -> Callable[..., argparse.ArgumentParser]:
     """How a verb is added to `verbs`: `do` carries it out, and its docstring explains it."""
@@ -618,3 +667,54 @@ def _models_fetch(options: argparse.Namespace) -> int:
             where = f"{error.filename}: " if error.filename else ""
             code = _say(FAILED, f"{entry.name}: {where}{error.strerror or error}")
     return code
+
+
+def _models_train_classifier(options: argparse.Namespace) -> int:
+    """Train a fastText classifier on texts of two classes, and measure it on some held out."""
+    from curation import models
+    from curation.models import classifier, corpus, training
+    from curation.read import Tally
+    from curation.storage import InputError
+
+    name = str(options.output)
+    named = name.startswith((".", "/"))
+    target = Path(name) if named else models.directories()[0] / name
+    tally = Tally()
+    how = classifier.Options(
+        dim=options.dim,
+        epochs=options.epochs,
+        ngrams=options.ngrams,
+        lr=options.lr,
+        min_chars=options.chars[0] if options.chars else 0,
+        max_chars=options.chars[1] if options.chars else 0,
+        bucket=options.bucket,
+        min_count=options.min_count,
+        quantise=options.quantise,
+        seed=options.seed,
+    )
+    try:
+        report = training.train(
+            corpus.texts(options.positive, tally, options.per),
+            corpus.texts(options.negative, tally, options.per),
+            target,
+            held_out=options.held_out,
+            keep_share=options.keep_share,
+            on=corpus.texts(options.on, tally, options.per) if options.on else None,
+            options=how,
+            preparation=options.preparation,
+            granularity=options.granularity,
+            language=options.language,
+            license=options.license,
+            source=f"positive: {', '.join(options.positive)}; "
+            f"negative: {', '.join(options.negative)}",
+        )
+    except (InputError, classifier.ClassifierError) as error:
+        return _say(USAGE, str(error))
+    for reason, count in sorted(tally.skipped.items()):
+        print(f"curation: {count:,} records skipped: {reason}", file=sys.stderr)
+    if options.json:
+        _print_json({"path": str(target), **report})
+    else:
+        print(training.render(report))
+        print(f"\nmodel  {target}")
+    return DONE

@@ -15,6 +15,8 @@ from curation.filters.gopher_repetition import GopherRepetition
 from curation.filters.language import Language
 from curation.filters.mc4 import MC4
 from curation.filters.normalise import Normalise
+from curation.filters.percentile import Percentile
+from curation.filters.quality import Quality
 from curation.filters.refinedweb_lines import RefinedWebLines
 from curation.stage import Stage
 
@@ -29,7 +31,9 @@ STAGES: dict[str, type[Stage]] = {
     "mc4": MC4,
     "fineweb": FineWeb,
     "refinedweb_lines": RefinedWebLines,
+    "quality": Quality,
     "datatrove": Datatrove,
+    "percentile": Percentile,
     "exact_dedup": ExactDedup,
     "minhash_dedup": MinHashDedup,
     "line_dedup": LineDedup,

@@ -259,7 +259,13 @@ def _classifiers() -> Iterator[Entry]:
                 sha256="f8da53846636ce5ed2836f95e2fffada6aade035e2169af1d6c099bda2674915",
             ),
         ),
-        settings={"model": dclm, "positive": "__label__hq", "threshold": 0.018112},
+        settings={
+            "model": dclm,
+            "positive": "__label__hq",
+            "preparation": "line",
+            "granularity": "document",
+            "thresholds": {"keep_0.1": 0.018112},
+        },
         language="en",
     )
     jigsaw = "https://dolma-artifacts.org/fasttext_models/jigsaw_fasttext_bigrams_20230515"
