@@ -203,7 +203,7 @@ def test_too_little_text_is_refused_in_one_line_that_names_the_option() -> None:
 def test_more_words_than_fit_are_refused_naming_lmplz(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WORDS", 4)
     assert Corpus.of(["a b", "c d"]).words == 4
-    with pytest.raises(EstimationError, match="more than 4 words: lmplz"):
+    with pytest.raises(EstimationError, match="more than 50,000,000 words: lmplz"):
         Corpus.of(["a b", "c d", "e"])
 
 

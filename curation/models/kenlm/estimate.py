@@ -30,6 +30,7 @@ UNKNOWN, BEGIN, END = range(len(SPECIAL))
 
 #: Words of the largest corpus that is estimated here; beyond it lmplz, which works on disk.
 MAX_WORDS = 50_000_000
+TOO_MANY = f"more than {MAX_WORDS:,} words: lmplz is wanted (make lmplz), or fewer words"
 
 #: KenLM is compiled for orders up to this (KENLM_MAX_ORDER).
 MAX_ORDER = 6
@@ -80,9 +81,7 @@ class Corpus:
             tokens.append(END)
             sentences += 1
             if len(tokens) - 1 - 2 * sentences > MAX_WORDS:
-                raise EstimationError(
-                    f"more than {MAX_WORDS:,} words: lmplz is wanted (make lmplz), or fewer words"
-                )
+                raise EstimationError(TOO_MANY)
         if not sentences:
             raise EstimationError("no text to estimate a model from")
         words = len(tokens) - 1 - 2 * sentences
