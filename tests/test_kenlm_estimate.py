@@ -84,7 +84,7 @@ def test_the_reference_is_right_by_hand() -> None:
     same(found, {g: (math.log10(p), math.log10(b)) for g, (p, b) in BY_HAND.items()}, 1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(sentences, st.integers(1, 5))
 def test_the_estimate_is_that_of_the_reference(lines: list[list[str]], order: int) -> None:
     found = parse(write([" ".join(line) for line in lines], order))
@@ -150,7 +150,7 @@ def test_kenlm_gives_the_same_scores_by_both_files_and_they_sum_to_one(
     assert sum(10**score for score in states["lm.binary"].values()) == pytest.approx(1, abs=1e-5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(sentences, st.integers(1, 6))
 def test_kernels_are_their_references(lines: list[list[str]], order: int) -> None:
     corpus = Corpus.of(map(" ".join, lines))

@@ -17,23 +17,7 @@ from curation.models.kenlm import train as module
 from curation.models.kenlm.estimate import EstimationError
 from curation.models.kenlm.train import Options, TrainingError, render, train
 
-WORDS = [
-    "the",
-    "old",
-    "mill",
-    "wheel",
-    "turns",
-    "slowly",
-    "in",
-    "its",
-    "river",
-    "and",
-    "grinds",
-    "corn",
-    "for",
-    "12",
-    "villages",
-]
+WORDS = ["the", "old", "mill", "wheel", "turns", "slowly", "in", "its", "river", "12", "times"]
 SMALL = Options(
     order=3, tokenizer="words", estimator="own", fallback=True, held_out=0.25, normaliser="ccnet"
 )
@@ -59,7 +43,7 @@ def files(path: Path) -> dict[str, bytes]:
 def test_a_model_is_trained_and_tells_its_language_from_noise(tmp_path: Path) -> None:
     report = make(tmp_path / "m", language="en", license="CC0-1.0", demonstration=True)
     model = kenlm.load(tmp_path / "m")
-    found, noise = (s.perplexity for s in model.score([texts(1, 9)[0], "corn corn villages old"]))
+    found, noise = (s.perplexity for s in model.score([texts(1, 9)[0], "slowly slowly 12 old"]))
     assert found is not None and noise is not None and found < noise / 2
     said = model.card
     assert (said.language, said.license, said.demonstration) == ("en", "CC0-1.0", True)

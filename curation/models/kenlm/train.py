@@ -261,15 +261,8 @@ def _here(pieces: Path, weights: Path, scratch: Path, options: Options) -> list[
 def _by_lmplz(pieces: Path, weights: Path, scratch: Path, options: Options) -> list[int]:
     """As `_here`, by KenLM's own programs."""
     text = scratch / "lm.arpa"
-    command: list[Any] = [
-        _tool("lmplz"),
-        "-o",
-        options.order,
-        "--skip_symbols",
-        "-S",
-        f"{_memory(pieces)}b",
-    ]
-    command += ["-T", f"{scratch}/", "--text", pieces, "--arpa", text]
+    command: list[Any] = [_tool("lmplz"), "-o", options.order, "--skip_symbols"]
+    command += ["-S", f"{_memory(pieces)}b", "-T", f"{scratch}/", "--text", pieces, "--arpa", text]
     _call([*command, "--discount_fallback"] if options.fallback else command)
     if options.form == "binary":
         _call([_tool("build_binary"), "probing", text, weights])
