@@ -28,7 +28,8 @@ Flags = NDArray[np.bool_]
 SPECIAL = ("<unk>", "<s>", "</s>")
 UNKNOWN, BEGIN, END = range(len(SPECIAL))
 
-#: Words of the largest corpus that is estimated here; beyond it lmplz, which works on disk.
+#: Words and ends of sentences of the largest corpus that is estimated here; beyond it lmplz, which
+#: works on disk.
 MAX_WORDS = 50_000_000
 TOO_MANY = f"more than {MAX_WORDS:,} words: lmplz is wanted (make lmplz), or fewer words"
 
@@ -80,7 +81,7 @@ class Corpus:
             tokens.extend([i for i in map(vocabulary.__getitem__, found) if i > END])
             tokens.append(END)
             sentences += 1
-            if len(tokens) - 1 - 2 * sentences > MAX_WORDS:
+            if len(tokens) - 1 - sentences > MAX_WORDS:
                 raise EstimationError(TOO_MANY)
         if not sentences:
             raise EstimationError("no text to estimate a model from")
@@ -109,8 +110,8 @@ class Grams:
 class Estimate:
     """The model of a corpus, n-grams of one order after the other.
 
-    `sizes`: number of n-grams of each order. Memory: about 60 bytes for each word besides the
-    corpus itself.
+    `sizes`: number of n-grams of each order. Memory: about 140 bytes for each word (order 5,
+    English; bench/judges_estimator.py), so 7 GB for MAX_WORDS.
     """
 
     def __init__(

@@ -309,8 +309,9 @@ def _call(command: list[Any]) -> None:
 
 def _perplexities(model: Path, held_out: Path) -> list[float]:
     loaded = LanguageModel(model)
-    scores = loaded.score(json.loads(line) for line in held_out.open())
-    found = [score.perplexity for score in scores if score.perplexity is not None]
+    with held_out.open() as lines:
+        scores = loaded.score(map(json.loads, lines))
+        found = [score.perplexity for score in scores if score.perplexity is not None]
     if not found:
         raise TrainingError(
             "no words in the documents held out: more text is wanted, or --held-out"
