@@ -15,6 +15,7 @@ from curation.filters.gopher_repetition import GopherRepetition
 from curation.filters.language import Language
 from curation.filters.mc4 import MC4
 from curation.filters.normalise import Normalise
+from curation.filters.perplexity import Perplexity
 from curation.filters.refinedweb_lines import RefinedWebLines
 from curation.stage import Stage
 
@@ -29,6 +30,7 @@ STAGES: dict[str, type[Stage]] = {
     "mc4": MC4,
     "fineweb": FineWeb,
     "refinedweb_lines": RefinedWebLines,
+    "perplexity": Perplexity,
     "datatrove": Datatrove,
     "exact_dedup": ExactDedup,
     "minhash_dedup": MinHashDedup,
