@@ -24,8 +24,6 @@ def perplexities(name: str | Path, texts: list[str]) -> list[float]:
 
 def test_the_model_is_what_its_command_makes_of_the_reference_prose(tmp_path: Path) -> None:
     sample.make(tmp_path / "again")
-    sample.make(tmp_path / "twice")
-    assert models.digest(tmp_path / "again") == models.digest(tmp_path / "twice")
     theirs, ours = card.read(tmp_path / "again"), card.read(models.find(NAME))
     assert theirs.settings == ours.settings
     texts = [*reference.texts(), *load_pages()["ocr-scan"].blocks]
