@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -99,10 +101,10 @@ def read(path: Path) -> tuple[card.Card, Settings]:
 
 
 class Score(NamedTuple):
-    """Of one text: its perplexity, None where it has no piece, and its pieces, without ends."""
+    """Of one text: its perplexity and its pieces, without ends; None where it has no piece."""
 
-    perplexity: float | None
-    pieces: int
+    perplexity: float | None = None
+    pieces: int | None = None
 
 
 class LanguageModel:
@@ -123,7 +125,7 @@ class LanguageModel:
             lines = self._pieces(self._normalise(text))
             pieces = sum(map(len, lines))
             if not pieces:
-                yield Score(None, 0)
+                yield Score()
                 continue
             total = math.fsum(self._score(" ".join(line)) for line in lines)
             yield Score(10.0 ** (-total / (pieces + len(lines))), pieces)
@@ -141,6 +143,21 @@ def load(name: str | Path) -> LanguageModel:
 @lru_cache(maxsize=64)
 def _load_once(path: Path, digest: str) -> LanguageModel:
     return LanguageModel(path)
+
+
+def memory(path: Path) -> int:
+    """Bytes that a model takes in a process: KenLM holds an n-gram in fewer than its line of ARPA
+    has, and gzip takes about a fourth of these."""
+    weights = path / read(path)[1].model
+    return models.size(path) * (4 if weights.suffix == ".gz" else 1)
+
+
+def version() -> str:
+    """Of the installed distribution of KenLM: there are two with the same module."""
+    for name in ("kenlm-ex", "kenlm"):
+        with suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    return "unknown"
 
 
 Tokenizer = Callable[[list[str]], Sequence[Sequence[str]]]
