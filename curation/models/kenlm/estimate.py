@@ -154,7 +154,7 @@ class Estimate:
             probability = found + gammas[context] * probability[lower]
             if order == 1:
                 probability[BEGIN] = 1  # it is never predicted
-            logs = np.minimum(np.log10(probability), np.float32(0))
+            logs = np.minimum(_log10(probability), np.float32(0))
             no = np.zeros(ends.size, bool)
             known = Grams(order, ends, lower, logs, np.zeros_like(logs), no, no)
             group = np.cumsum(first, dtype=np.int32)
@@ -236,12 +236,16 @@ def _normalised(
         return totals, left / totals
 
 
+def _log10(numbers: Floats) -> Floats:
+    """Discounts of 0 may leave nothing: lmplz then writes -inf, which KenLM refuses to read."""
+    result: Floats = np.log10(np.maximum(numbers, np.finfo(np.float32).tiny))
+    return result
+
+
 def _extended(grams: Grams, totals: Floats, gammas: Floats, suffixes: Ints) -> Grams:
     """The n-grams, now that those of the next order are known."""
     context = totals > 0
-    # Discounts of 0 may leave nothing: lmplz then writes -inf, which KenLM refuses to read.
-    left = np.maximum(gammas, np.finfo(np.float32).tiny)
-    backoff = np.log10(left, out=np.zeros_like(grams.backoff), where=context)
+    backoff = np.where(context, _log10(gammas), np.float32(0))
     suffix = np.zeros_like(context)
     suffix[suffixes] = True
     return replace(grams, backoff=backoff, context=context, suffix=suffix)
