@@ -45,8 +45,9 @@ RUN = ("extract", "language", "gopher_quality", "exact_dedup", "minhash_dedup", 
 DIRECT = (
     *("gopher_repetition", "fineweb", "basic", "mc4"),
     *("c4", "refinedweb_lines", "normalise", "toxicity"),
-    *("pii",),
+    *("pii", "perplexity"),
 )
+PARAMETERS = {"perplexity": {"model": "kenlm/sample"}}
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +86,8 @@ def test_the_output_of_a_stage_changes_with_its_version_only(plan: Plan, name: s
 @pytest.mark.parametrize("name", DIRECT)
 def test_the_output_of_a_heuristic_changes_with_its_version_only(plan: Plan, name: str) -> None:
     texts = pq.read_table(plan.run / plan.segments[0].directory / "text").sort_by("id")
-    docs = Documents({n: texts[n].combine_chunks() for n in ("id", "text", "language")})
-    stage = STAGES[name]()
+    docs = Documents({n: texts[n].combine_chunks() for n in ("id", "text", "url", "language")})
+    stage = STAGES[name](**PARAMETERS.get(name, {}))
     if isinstance(stage, Editor):
         edited = stage.edit(docs)
         signals = {**edited.signals, "text": edited.text}
