@@ -241,6 +241,8 @@ def _models_verbs(verb: Callable[..., argparse.ArgumentParser]) -> None:
     sub.add_argument("--to", metavar="DIR", help="default: the first of the models' directories")
     sub.add_argument("--force", action="store_true", help="fetch also what is here already")
 
+    _train_kenlm_options(verb("train-kenlm", _models_train_kenlm))
+
     sub = verb("train-classifier", _models_train_classifier)
     for name, what in (("positive", "texts that are liked"), ("negative", "texts that are not")):
         sub.add_argument(
@@ -295,6 +297,69 @@ def _models_verbs(verb: Callable[..., argparse.ArgumentParser]) -> None:
     sub.add_argument("--quantise", action="store_true", help="a smaller file (.ftz)")
     sub.add_argument("--language", metavar="TAG", help="of the texts (BCP-47): judges no other")
     sub.add_argument("--license", default="", metavar="TEXT", help="of the model")
+
+
+def _train_kenlm_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--input",
+        action="extend",
+        nargs="+",
+        required=True,
+        metavar="P",
+        help="texts: JSONL, Parquet, WET, text files, directories of these, runs",
+    )
+    sub.add_argument("--language", required=True, metavar="TAG", help="of the texts (BCP-47)")
+    sub.add_argument(
+        "--output", metavar="NAME", help="or a path (/..., ./...); default: kenlm/LANGUAGE"
+    )
+    sub.add_argument("--order", type=_positive, default=5, metavar="N", help="default 5")
+    sub.add_argument(
+        "--tokenizer",
+        default="sentencepiece",
+        metavar="T",
+        help="sentencepiece (default), words, or a SentencePiece model to be used",
+    )
+    sub.add_argument(
+        "--vocabulary", type=_positive, default=65_536, metavar="N", help="pieces (default 65536)"
+    )
+    sub.add_argument(
+        "--normaliser",
+        choices=("ccnet", "ccnet-lines"),
+        default="ccnet-lines",
+        help="ccnet-lines: each line by itself (default); ccnet: all lines joined",
+    )
+    sub.add_argument(
+        "--estimator",
+        choices=("auto", "lmplz", "own"),
+        default="auto",
+        help="auto: lmplz where it is, else our own (default)",
+    )
+    sub.add_argument(
+        "--discount-fallback",
+        action="store_true",
+        help="of lmplz: discounts of 0.5, 1, 1.5 where the texts give none",
+    )
+    sub.add_argument(
+        "--per",
+        choices=("file", "paragraph", "line"),
+        default="line",
+        help="what of a text file is one document (default line)",
+    )
+    sub.add_argument("--held-out", type=_share, default=0.05, metavar="S", help="default 0.05")
+    sub.add_argument("--limit-documents", type=_positive, metavar="N", help="train on the first N")
+    sub.add_argument("--limit-words", type=_positive, metavar="N", help="train on about N words")
+    sub.add_argument(
+        "--arpa", action="store_true", help="weights as text, not in KenLM's binary form"
+    )
+    sub.add_argument("--seed", type=_positive, default=20, metavar="N", help="default 20")
+    sub.add_argument("--license", default="", metavar="TEXT", help="of the model")
+    sub.add_argument("--source", default="", metavar="TEXT", help="what it was trained on")
+    sub.add_argument(
+        "--demonstration",
+        action="store_true",
+        help="too little text to judge real pages: it drops none",
+    )
+    sub.add_argument("--quiet", action="store_true", help="no progress")
 
 
 def _adder(verbs: Any) -> Callable[..., argparse.ArgumentParser]:
@@ -673,6 +738,58 @@ def _models_fetch(options: argparse.Namespace) -> int:
             where = f"{error.filename}: " if error.filename else ""
             code = _say(FAILED, f"{entry.name}: {where}{error.strerror or error}")
     return code
+
+
+def _models_train_kenlm(options: argparse.Namespace) -> int:
+    """Train an n-gram language model, as CCNet's, with its tokenizer and percentiles."""
+    from curation import models
+    from curation.models import corpus
+    from curation.models.kenlm import estimate, train
+    from curation.read import Tally
+    from curation.storage import InputError
+
+    name = options.output or f"kenlm/{options.language}"
+    target = Path(name) if name.startswith((".", "/")) else models.directories()[0] / name
+    how = train.Options(
+        order=options.order,
+        vocabulary=options.vocabulary,
+        tokenizer=options.tokenizer,
+        normaliser=options.normaliser,
+        estimator=options.estimator,
+        fallback=options.discount_fallback,
+        held_out=options.held_out,
+        documents=options.limit_documents,
+        words=options.limit_words,
+        seed=options.seed,
+        form="arpa" if options.arpa else "binary",
+    )
+
+    def say(line: str) -> None:
+        if not options.quiet:
+            print(f"curation: {line}", file=sys.stderr)
+
+    tally = Tally()
+    try:
+        report = train.train(
+            corpus.texts(options.input, tally, options.per),
+            target,
+            how,
+            say,
+            language=options.language,
+            license=options.license,
+            source=options.source,
+            demonstration=options.demonstration,
+        )
+    except (InputError, train.TrainingError, estimate.EstimationError) as error:
+        return _say(USAGE, str(error))
+    for reason, count in sorted(tally.skipped.items()):
+        print(f"curation: {count:,} records skipped: {reason}", file=sys.stderr)
+    if options.json:
+        _print_json({"path": str(target), **report})
+    else:
+        print(train.render(report))
+        print(f"{'model':<14}{target}")
+    return DONE
 
 
 def _models_train_classifier(options: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from curation.filters.language import Language
 from curation.filters.mc4 import MC4
 from curation.filters.normalise import Normalise
 from curation.filters.percentile import Percentile
+from curation.filters.perplexity import Perplexity
 from curation.filters.quality import Quality
 from curation.filters.refinedweb_lines import RefinedWebLines
 from curation.stage import Stage
@@ -31,6 +32,7 @@ STAGES: dict[str, type[Stage]] = {
     "mc4": MC4,
     "fineweb": FineWeb,
     "refinedweb_lines": RefinedWebLines,
+    "perplexity": Perplexity,
     "quality": Quality,
     "datatrove": Datatrove,
     "percentile": Percentile,

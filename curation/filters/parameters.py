@@ -42,14 +42,16 @@ def _form(value: Any) -> str:
     return MAPPING if isinstance(value, Mapping) else SINGLE
 
 
+#: A key of what is said by language: a language, as documents have it, or `other`.
+LanguageKey = Annotated[str, AfterValidator(_tag)]
+
 _T = TypeVar("_T")
 
 #: A threshold: a number; None, which switches the rule off; or a mapping from languages, as
 #: documents have them, to numbers or None. `zh-Hant` falls back to `zh`, languages that are not
 #: named to the key `other`; without it the rule is off for them (`curation.stage.for_language`).
 ByLanguage = Annotated[
-    Annotated[_T | None, Tag(SINGLE)]
-    | Annotated[dict[Annotated[str, AfterValidator(_tag)], _T | None], Tag(MAPPING)],
+    Annotated[_T | None, Tag(SINGLE)] | Annotated[dict[LanguageKey, _T | None], Tag(MAPPING)],
     Discriminator(_form),
 ]
 

@@ -20,17 +20,17 @@ from curation.models import card, table
 #: Where the models of this package lie.
 SHIPPED = Path(__file__).parent / "shipped"
 
-#: What trains a model of these kinds, where no published one has the name that is wanted.
+#: What trains a model whose name begins so, where none is published under it.
 _TRAINED = {
-    "kenlm": "curation models train-kenlm --language {last} --input TEXTS --output {path}",
-    "quality": "curation models train-classifier --positive GOOD --negative BAD --output {path}",
+    "kenlm": "curation models train-kenlm --language {language} --input TEXTS --output {name}",
+    "quality": "curation models train-classifier --positive GOOD --negative BAD --output {name}",
 }
 
 
 class ModelNotFound(FileNotFoundError):
     """A model is not on this machine; the message is one line and says what to do: `command`."""
 
-    def __init__(self, message: str, command: str) -> None:
+    def __init__(self, message: str, command: str = "") -> None:  # exceptions travel by `args`
         super().__init__(message)
         self.command = command
 
@@ -77,11 +77,12 @@ def _in_packages(entry: table.Entry) -> Iterator[Path]:
 
 def _missing(name: str, known: table.Entry | None) -> tuple[str, str]:
     """What is said of a model that is not here, and the command that brings it."""
-    kind, _, last = name.rpartition("/")
+    kind, _, last = name.partition("/")
     if known:
         command = known.command
     elif kind in _TRAINED:
-        command = _TRAINED[kind].format(last=last, path=directories()[0] / name)
+        language = last if 2 <= len(last) <= 3 else "TAG"
+        command = _TRAINED[kind].format(language=language, name=name)
     else:
         place = f"put it into {directories()[0]}"
         return f"model {name} not found{table.nearest(name)}, or {place}", place

@@ -86,7 +86,7 @@ def new(target: Path, **said: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
         settings: dict[str, Any] = {}
         yield place, settings
         files = {
-            str(file.relative_to(place)): hashlib.sha256(file.read_bytes()).hexdigest()
+            str(file.relative_to(place)): _sha256(file)
             for file in sorted(place.rglob("*"))
             if file.is_file()
         }
@@ -103,6 +103,11 @@ def new(target: Path, **said: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
             place.rename(target)
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 #: Names that nobody can register (RFC 2606, 2 and 3; RFC 6761, 6), and what lies below them.

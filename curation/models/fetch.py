@@ -17,8 +17,9 @@ import sys
 import tarfile
 import time
 import urllib.parse
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -48,32 +49,28 @@ def fetch(
     everywhere first. `force` fetches it also where it is. What is here is held against the digests
     of the table. Raises FetchFailed, TransferError, or OSError of the disk.
     """
-    if not force and (here := _here(entry, to)) is not None:
+    target = Path(os.path.abspath(to or models.directories()[0])) / entry.name
+    before = _identity(target)
+    if not force and (here := _here(entry, target if to else None)) is not None:
         return here
     if not entry.files:
         raise FetchFailed(f"nobody publishes it: {entry.command}")
-    target = Path(os.path.abspath(to or models.directories()[0])) / entry.name
-    before = _identity(target)
     with _staging(target) as place:
         if _identity(target) == before:  # nobody else has fetched it while we waited
             for file in entry.files:
                 _download(_mirrored(file.url), file, place / file.name, patience)
-            (_put_directory if entry.settings is not None else _put_file)(entry, place, target)
+            _put(entry, place, target)
         shutil.rmtree(place)
     return target
 
 
-def _here(entry: Entry, to: Path | None) -> Path | None:
-    """Where a model lies already, if it does. Raises FetchFailed if it is not the published one."""
-    if to is not None:
-        path = to / entry.name
-        if not path.exists():
-            return None
-    else:
-        try:
-            path = models.find(entry.name)
-        except models.ModelNotFound:
-            return None
+def _here(entry: Entry, place: Path | None) -> Path | None:
+    """Where a model lies already: at `place`, or anywhere. Raises FetchFailed if it is not the
+    published one."""
+    try:
+        path = models.find(place or entry.name)
+    except models.ModelNotFound:
+        return None
     if path.is_file() and entry.settings is None:
         _verify(path, entry.files[0], "; --force fetches it anew")
         return path
@@ -143,11 +140,11 @@ def _download(url: str, file: File, path: Path, patience: Patience) -> None:
         except Unfit:
             if attempt == ANEW - 1:
                 raise
-            path.unlink(missing_ok=True)
+            _forget(path)
     try:
         _verify(path, file)
     except FetchFailed:
-        path.unlink()
+        _forget(path)
         raise
 
 
@@ -157,36 +154,42 @@ def _transfer(url: str, file: File, path: Path, patience: Patience) -> None:
     Beside it lies what the server told of the object, so that no other version is joined to it.
     Raises Unfit where what is there is of another version.
     """
-    note = path.with_name(path.name + ".entity")
-    known = _noted(note, url) if path.exists() else None
-    start = path.stat().st_size if path.exists() and (known or file.sha256) else 0
-    source = HttpObject(url, patience, known if start else None)
-    with (
-        open(path, "ab" if start else "wb", buffering=0) as out,
-        Resumed(source, start, patience) as stream,
-    ):
+    known = _noted(path, url)
+    start = path.stat().st_size if known else 0
+    source = HttpObject(url, patience, known)
+    with Resumed(source, start, patience) as stream:
         stream.open()
         assert source.entity is not None
         if file.size is not None and source.size not in (None, file.size):
             raise FetchFailed(f"{url}: {source.size} bytes, not the {file.size} that are known")
         _room(path, (source.size or 0) - start)
         if not start:
-            note.write_text(json.dumps({"url": url, **asdict(source.entity)}))
+            _forget(path)
+            _note(path).write_text(json.dumps({"url": url, **asdict(source.entity)}))
         progress = _Progress(file.name, source.size)
-        try:
+        with open(path, "ab", buffering=0) as out, closing(progress):
             while piece := stream.read(1 << 20):
                 out.write(piece)
                 progress.at(stream.offset)
-        finally:
-            progress.end()
-        os.fsync(out.fileno())
+            os.fsync(out.fileno())
 
 
-def _noted(note: Path, url: str) -> Entity | None:
-    """What a server told of an object whose transfer was stopped; None where it can have become
+def _note(path: Path) -> Path:
+    return path.with_name(path.name + ".entity")
+
+
+def _forget(path: Path) -> None:
+    """Removes what there is of a file; its note last, without which it is not gone on with."""
+    path.unlink(missing_ok=True)
+    _note(path).unlink(missing_ok=True)
+
+
+def _noted(path: Path, url: str) -> Entity | None:
+    """What a server told of an object of which there is a part; None where it can have become
     another one unseen."""
     try:
-        found = json.loads(note.read_bytes())
+        path.stat()
+        found = json.loads(_note(path).read_bytes())
         entity = Entity(found["size"], found["etag"], found["modified"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -212,43 +215,47 @@ def _verify(path: Path, file: File, hint: str = "") -> None:
 # ---------------------------------------------------------------- into place
 
 
-def _put_file(entry: Entry, place: Path, target: Path) -> None:
-    """One plain file; beside it its digest, where the table has none."""
-    [file] = entry.files
-    if file.sha256 is None:
-        found = models.digest(place / file.name)
-        line = f"{found}  {target.name}\n"  # as `sha256sum --check` reads it
-        target.with_name(target.name + ".sha256").write_text(line)
-        _say_recorded(file, found, target.with_name(target.name + ".sha256"))
-    os.replace(place / file.name, target)
-
-
-def _put_directory(entry: Entry, place: Path, target: Path) -> None:
-    """A directory with a card, which names the digest of each file."""
-    said: dict[str, Any] = {
-        "kind": entry.kind,
-        "language": entry.language,
-        "license": entry.license,
-        "source": f"{entry.source}: {', '.join(file.url for file in entry.files[:2])}"
-        + (", ..." if len(entry.files) > 2 else ""),
-    }
-    with card.new(target, **said) as (directory, settings):
-        settings.update(entry.settings or {})
-        for file in entry.files:
-            if entry.archive:
-                settings["archive"] = {"url": file.url, "sha256": models.digest(place / file.name)}
-                _unpack(place / file.name, directory)
-            else:
-                os.replace(place / file.name, directory / file.name)
+def _put(entry: Entry, place: Path, target: Path) -> None:
+    """What has arrived in `place`, at `target`: one plain file, or a directory with a card."""
+    ready = place / "ready"
+    if entry.settings is None:
+        [file] = entry.files
+        os.replace(place / file.name, ready)
+    else:
+        _make_directory(entry, place, ready)
+    if target.is_dir() or ready.is_dir():  # of which one cannot take the other's place at once
+        with suppress(FileNotFoundError):
+            os.rename(target, place / "old")
+    os.replace(ready, target)
     for file in entry.files:
         if file.sha256 is None:
-            found = settings["archive"]["sha256"] if entry.archive else None
-            found = found or card.read(target).files[file.name]
-            _say_recorded(file, found, target / card.NAME)
+            _say(
+                f"no digest of {file.url} is published; {target / card.NAME} has that of what came"
+            )
 
 
-def _say_recorded(file: File, sha256: str, path: Path) -> None:
-    _say(f"nobody has published a digest of {file.url}: sha256 {sha256}, recorded in {path}")
+def _make_directory(entry: Entry, place: Path, ready: Path) -> None:
+    """A directory with a card, which names the digest of each file, and that of an archive."""
+    urls = ", ".join(file.url for file in entry.files[:2]) + ", ..." * (len(entry.files) > 2)
+    said: dict[str, Any] = {"kind": entry.kind, "language": entry.language}
+    said |= {"license": entry.license, "source": f"{entry.source}: {urls}"}
+    with card.new(ready, **said) as (directory, settings):
+        settings.update(entry.settings or {})
+        for file in entry.files:
+            path = place / file.name
+            if entry.archive:
+                settings["archive"] = models.digest(path)
+                _unpack(path, entry.archive, directory)
+            else:
+                _share(path, directory / file.name)
+
+
+def _share(path: Path, name: Path) -> None:
+    """Another name of a file, so that it stays where it has arrived until all is done."""
+    try:
+        os.link(path, name)
+    except OSError:  # a file system without such names
+        os.replace(path, name)
 
 
 # ---------------------------------------------------------------- archives
@@ -268,48 +275,50 @@ class _Bounded:
         return data
 
 
-def _unpack(archive: Path, directory: Path) -> None:
-    """The regular files of a tar.gz, below `directory`. Raises FetchFailed for a hostile one.
+def _unpack(archive: Path, folder: str, directory: Path) -> None:
+    """The regular files in a folder of a tar.gz, into `directory`. Raises FetchFailed.
 
-    Links are left out (UT1's are second names of its categories); a path that leads out, a device,
-    a second file of the same name or a name of ours is refused, as are too many bytes or members.
+    Links are left out (UT1's are second names of its categories). A path that leads out, a device,
+    a name that is taken, and more bytes or members than any list has are refused.
     """
     links = 0
     try:
         with (
             gzip.open(archive) as plain,
-            tarfile.open(
-                fileobj=_Bounded(plain, UNPACKED),  # type: ignore[call-overload]
-                mode="r|",
-            ) as tar,
+            tarfile.open(fileobj=_Bounded(plain, UNPACKED), mode="r|") as tar,  # type: ignore[call-overload]
         ):
             for number, member in enumerate(tar):
                 if number >= MEMBERS:
-                    raise FetchFailed(f"more than {MEMBERS} members")
-                if member.issym() or member.islnk():
-                    links += 1
-                elif member.isreg():
-                    _extract(tar, member, directory)
-                elif not member.isdir():
+                    raise FetchFailed(f"more than {MEMBERS:,} members")
+                links += member.issym() or member.islnk()
+                if member.isreg():
+                    _extract(tar, member, folder, directory)
+                elif not (member.isdir() or member.issym() or member.islnk()):
                     raise FetchFailed(f"{member.name!r} is no file")
+        if not any(directory.iterdir()):
+            raise FetchFailed(f"no files in {folder}/")
     except FetchFailed as error:
+        _forget(archive)
         raise FetchFailed(f"{archive.name}: {error}") from None
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, ValueError) as error:
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
+        _forget(archive)
         raise FetchFailed(f"{archive.name}: damaged: {error}") from None
     if links:
         _say(f"{archive.name}: {links} links left out")
 
 
-def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) -> None:
-    """One regular file of an archive."""
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str, directory: Path) -> None:
+    """One regular file of an archive, if it lies in the folder that is wanted."""
     path = PurePosixPath(member.name)
-    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in member.name:
+    if path.is_absolute() or ".." in path.parts or "\0" in member.name:
         raise FetchFailed(f"{member.name!r} leads out of it")
-    target = directory / path
+    if path.parts[:1] != (folder,) or len(path.parts) < 2:
+        return
+    target = directory.joinpath(*path.parts[1:])
     if target == directory / card.NAME or target.exists():
-        raise FetchFailed(f"{member.name!r} has a name that is taken")
+        raise FetchFailed(f"{member.name!r}: the name is taken")
     content = tar.extractfile(member)
-    assert content is not None
+    assert content is not None  # of a regular file
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(target, "xb") as out:
         shutil.copyfileobj(content, out, 1 << 20)
@@ -343,6 +352,6 @@ class _Progress:
         start, end = ("\r\x1b[K", "") if self._live else ("", "\n")
         print(f"{start}{self._name}: {_mb(offset)}{of}", end=end, file=sys.stderr, flush=True)
 
-    def end(self) -> None:
+    def close(self) -> None:
         if self._live:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -112,7 +112,8 @@ def render(rows: list[dict[str, Any]]) -> str:
 def _size(row: dict[str, Any]) -> str:
     if row["bytes"] is None:
         return "?"
-    return f"{'~' if row['about'] else ''}{row['bytes'] / 1e6:,.1f} MB"
+    unit, size = ("kB", 1e3) if row["bytes"] < 1e6 else ("MB", 1e6)
+    return f"{'~' if row['about'] else ''}{row['bytes'] / size:,.1f} {unit}"
 
 
 def one(name: str) -> dict[str, Any]:

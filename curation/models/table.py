@@ -53,8 +53,9 @@ class Entry:
 
     `kind`: what reads it: `lid` (fastText, its labels are languages), `kenlm`, `classifier`
     (fastText), `words` or `domains`. An entry with `settings` becomes a directory with a card of
-    that kind, one without is one plain file. `archive`: its one file is a tar, and the members are
-    the model. `shipped`: it lies in this package. `about`: bytes in all, roughly.
+    that kind, one without is one plain file. `archive`: its one file is a tar.gz, and what lies in
+    this folder of it is the model. `shipped`: it lies in this package. `about`: bytes in all,
+    roughly.
     """
 
     name: str
@@ -65,7 +66,7 @@ class Entry:
     files: tuple[File, ...] = ()
     package: Package | None = None
     shipped: bool = False
-    archive: bool = False
+    archive: str = ""
     settings: Mapping[str, Any] | None = None
     language: str | None = None  # BCP-47
     about: int | None = None
@@ -226,10 +227,10 @@ def _ccnet() -> Iterator[Entry]:
             ),
             settings={
                 "model": f"{language}.arpa.bin",
-                "tokenizer": f"{language}.sp.model",
+                "tokenizer": {"kind": "sentencepiece", "file": f"{language}.sp.model"},
                 "normaliser": "ccnet",
-                "head": int(head),
-                "middle": int(middle),
+                "order": 5,
+                "cutoffs": {"head": int(head), "middle": int(middle)},
             },
             language=language,
             about=4000 * MB if language == "en" else None,
@@ -264,23 +265,30 @@ def _classifiers() -> Iterator[Entry]:
             "positive": "__label__hq",
             "preparation": "line",
             "granularity": "document",
-            "thresholds": {"keep_0.1": 0.018112},
+            "thresholds": {"keep_0.1": 0.018112},  # of DCLM's pool, as DCLM-Baseline was cut
         },
         language="en",
     )
     jigsaw = "https://dolma-artifacts.org/fasttext_models/jigsaw_fasttext_bigrams_20230515"
-    for what, file, size in (
-        ("hate", "jigsaw_fasttext_bigrams_hatespeech_final.bin", 992_245_824),
-        ("nsfw", "jigsaw_fasttext_bigrams_nsfw_final.bin", 991_753_734),
+    for what, purpose, positive, size in (
+        ("hatespeech", "hate speech", "__label__toxic", 992_245_824),
+        ("nsfw", "obscenity", "__label__nsfw", 991_753_734),
     ):
+        file = f"jigsaw_fasttext_bigrams_{what}_final.bin"
         yield Entry(
-            name=f"toxicity/jigsaw-{what}",
+            name=f"toxicity/jigsaw-{what.removesuffix('speech')}",
             kind="classifier",
-            purpose=f"{'hate speech' if what == 'hate' else 'obscenity'}, by sentence",
+            purpose=f"{purpose}, by sentence",
             license="not stated (toolkit: Apache 2.0)",
             source="Dolma (Soldaini et al., arXiv 2402.00159), trained on Jigsaw's comments",
             files=(File(name=file, url=f"{jigsaw}/{file}", size=size),),
-            settings={"model": file, "threshold": 0.4},
+            settings={
+                "model": file,
+                "positive": positive,
+                "preparation": "line",
+                "granularity": "sentence",
+                "thresholds": {"dolma": 0.4},  # 4.1 of the paper
+            },
             language="en",
         )
 
@@ -345,7 +353,7 @@ def _lists() -> Iterator[Entry]:
         purpose="domains by category (adult, phishing, ...)",
         license="CC BY-SA (2.0 FR when last seen)",
         source="UT1, Université Toulouse Capitole (Fabrice Prigent); changes every day",
-        archive=True,
+        archive="blacklists",
         files=(
             File(
                 name="blacklists.tar.gz",

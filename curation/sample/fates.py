@@ -2,8 +2,9 @@
 
 The fates assume this chain: url_filter, extract (resiliparse, main content, with list bullets),
 language (keep en, from 0.65), gopher_repetition, gopher_quality, c4 without the rule on terminal
-punctuation, fineweb, exact_dedup, minhash_dedup, pii. `drop:toxicity` additionally assumes a
-toxicity stage before exact_dedup; without one these pages are kept.
+punctuation, fineweb, perplexity (kenlm/sample, at most 250), exact_dedup, minhash_dedup, pii.
+`drop:toxicity` additionally assumes a toxicity stage before exact_dedup. Without such a stage the
+pages that it would drop are kept.
 
 A stage without a rule means that several of its rules hold, so that the first one decides.
 """
@@ -51,6 +52,7 @@ DROPS = (
     "c4:too_few_sentences",
     "fineweb:few_punctuated_lines",
     "fineweb:many_short_lines",
+    "perplexity:high_perplexity",
     "toxicity",
 )
 """Stages and rules that drop a document by itself, in the order of the chain."""
