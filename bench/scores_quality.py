@@ -288,7 +288,8 @@ def speed(path: Path, peer: str | None, count: int = 2000) -> None:
             "quality": lambda: stage.score(docs),
             "bare fastText, texts prepared": lambda: [model.predict(line, 2) for line in lines_of],
         }
-        taken = {name: min(_seconds(do) for _ in range(3)) for name, do in ways.items()}
+        turns = [{name: _seconds(do) for name, do in ways.items()} for _ in range(3)]
+        taken = {name: min(turn[name] for turn in turns) for name in ways}
         if peer:
             command = [peer, "-c", _PEER, str(path), str(file), str(len(texts))]
             done = subprocess.run(command, capture_output=True, text=True, check=True)

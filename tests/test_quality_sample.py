@@ -16,7 +16,8 @@ NAME = "quality/sample"
 
 def test_the_model_is_what_its_command_makes(tmp_path: Path) -> None:
     quality_sample.make(tmp_path / "again")
-    texts = [*reference.texts(), *quality_sample.junk(1)]
+    pages = ["\n".join(page.blocks) for page in load_pages().values()]
+    texts = [*reference.texts(), *quality_sample.junk(1), *pages]
     # By numbers: another kind of processor may add in another order, and write other bytes.
     np.testing.assert_allclose(
         classifier.load(tmp_path / "again").probabilities(texts),
