@@ -16,9 +16,11 @@ from curation.filters.language import Language
 from curation.filters.mc4 import MC4
 from curation.filters.normalise import Normalise
 from curation.filters.refinedweb_lines import RefinedWebLines
+from curation.filters.url_filter import UrlFilter
 from curation.stage import Stage
 
 STAGES: dict[str, type[Stage]] = {
+    "url_filter": UrlFilter,
     "extract": Extract,
     "language": Language,
     "basic": Basic,
