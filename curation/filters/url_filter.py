@@ -7,7 +7,6 @@ What may live here: `UrlFilter`. Taking URLs apart, lists of domains and of word
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 

@@ -134,7 +134,10 @@ def _public_suffixes() -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
             if name.startswith("!"):
                 name, kind = name[1:], kernels.EXCEPTION
             elif name.startswith("*."):
-                name, kind = name[2:], kernels.WILDCARD
+                name, kind = (
+                    name[2:],
+                    kernels.WILDCARD | kernels.SUFFIX,
+                )  # as the list's test has it
             key = name.encode("ascii") if name.isascii() else name.encode("idna")
             kinds[key] = kinds.get(key, 0) | kind
     names = sorted(kinds)

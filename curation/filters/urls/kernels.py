@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curation.text.cache import inline, kernel
+from curation.text.cache import inline, kernel, pointer
 from curation.text.kernels import finalise
 
 Bytes = NDArray[np.uint8]
@@ -37,10 +37,24 @@ DEAD = 1  # the state of no word
 SPACE, HASH, PERCENT, STAR, DOT, SLASH, COLON = 0x20, 0x23, 0x25, 0x2A, 0x2E, 0x2F, 0x3A
 QUESTION, AT, OPENING, BACKSLASH, CLOSING, DELETE = 0x3F, 0x40, 0x5B, 0x5C, 0x5D, 0x7F
 AMPERSAND, SEMICOLON = 0x26, 0x3B
-#: No host has one of these (WHATWG URL, forbidden host code points).
-FORBIDDEN = (0x3C, 0x3E, OPENING, BACKSLASH, CLOSING, 0x5E, 0x7C, DELETE)
-#: What a scheme may have besides letters (RFC 3986, 3.1).
-SCHEME = (0x2B, 0x2D, DOT, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57)
+
+
+def _marks() -> Bytes:
+    """What each byte is, to whoever takes URLs apart: a sum of `NO_HOST` ... `OF_SCHEME`."""
+    marks = np.zeros(256, np.uint8)
+    marks[: SPACE + 1] |= NO_HOST
+    marks[[*b"<>[\\]^|", DELETE]] |= NO_HOST
+    marks[[PERCENT, *range(0x80, 0x100)]] |= ODD
+    marks[[*b"/\\?#"]] |= ENDS_AUTHORITY
+    marks[[*b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"]] |= LETTER | OF_SCHEME
+    marks[[*b"+-.0123456789"]] |= OF_SCHEME
+    return marks
+
+
+#: No host has it (WHATWG URL, forbidden host code points); it has to be rewritten in a host; it
+#: ends host and port; an ASCII letter; part of a scheme (RFC 3986, 3.1).
+NO_HOST, ODD, ENDS_AUTHORITY, LETTER, OF_SCHEME = 1, 2, 4, 8, 16
+MARKS = _marks()
 
 
 @inline
@@ -71,18 +85,48 @@ def position(keys: Any, key: Any) -> Any:
 
 
 @inline
+def trim(data: Any, begin: Any, end: Any) -> Any:
+    """These bytes without white space and control characters at either end."""
+    while begin < end and data[begin] <= SPACE:
+        begin += 1
+    while begin < end and data[end - 1] <= SPACE:
+        end -= 1
+    return begin, end
+
+
+@inline
 def after_scheme(data: Any, begin: Any, end: Any) -> Any:
     """Where the authority begins, and whether `//` says so."""
     i = begin
-    while i < end and (97 <= lower(data[i]) <= 122 or (i > begin and data[i] in SCHEME)):
-        i += 1
-    if i > begin and i < end and data[i] == COLON:
-        i += 1
-    else:
-        i = begin
+    if i < end and MARKS[data[i]] & LETTER:
+        while i < end and MARKS[data[i]] & OF_SCHEME:
+            i += 1
+        i = i + 1 if i < end and data[i] == COLON else begin
     if i + 1 < end and data[i] == SLASH and data[i + 1] == SLASH:
         return i + 2, True
     return begin, False
+
+
+@inline
+def host_end(data: Any, begin: Any, stop: Any, slashes: Any) -> Any:
+    """Where the host ends that begins an authority, and what marks its bytes have."""
+    end, marks = begin, np.uint8(0)
+    if begin < stop and data[begin] == OPENING:
+        while end < stop and data[end] != CLOSING:
+            end += 1
+        return (end + 1, np.uint8(ODD)) if end < stop else (end, np.uint8(NO_HOST))
+    while end < stop and data[end] != COLON:
+        marks |= MARKS[data[end]]
+        end += 1
+    if not slashes and end < stop:  # `name:80`, but not `mailto:`
+        if end + 1 == stop:
+            marks |= np.uint8(NO_HOST)
+        for i in range(end + 1, stop):
+            if not is_digit(data[i]):
+                marks |= np.uint8(NO_HOST)
+    while end > begin and data[end - 1] == DOT:
+        end -= 1
+    return end, marks
 
 
 @kernel
@@ -93,40 +137,35 @@ def split_list(data: Bytes, begins: Longs, ends: Longs) -> int:
     word that is an IP address come the names of a line of a hosts file. Of `*.name` remains
     `.name`.
     """
+    text, size = pointer(data), data.size
     n, stop = 0, 0
-    while stop < data.size:
-        begin = stop
-        while stop < data.size and data[stop] != 10 and data[stop] != 13:
+    while stop < size:
+        begin, end = stop, -1
+        while stop < size and text[stop] != 10 and text[stop] != 13:
+            if text[stop] == HASH and end < 0 and (stop == begin or text[stop - 1] <= SPACE):
+                end = stop
             stop += 1
-        end = stop
+        begin, end = trim(text, begin, stop if end < 0 else end)
         stop += 1
-        for i in range(begin, end):
-            if data[i] == HASH and (i == begin or data[i - 1] <= SPACE):
-                end = i
-                break
-        while begin < end and data[begin] <= SPACE:
-            begin += 1
-        while begin < end and data[end - 1] <= SPACE:
-            end -= 1
         if begin == end:
             continue
         space, version4, version6, colon = begin, True, True, False
-        while space < end and data[space] > SPACE:
-            digit = is_digit(data[space]) or data[space] == DOT
+        while space < end and text[space] > SPACE:
+            digit = is_digit(text[space]) or text[space] == DOT
             version4 &= digit
-            version6 &= digit or data[space] == COLON or 97 <= lower(data[space]) <= 102
-            colon |= data[space] == COLON
+            version6 &= digit or text[space] == COLON or 97 <= lower(text[space]) <= 102
+            colon |= text[space] == COLON
             space += 1
         if space == end or not (version4 or (version6 and colon)):
-            begins[n] = begin + (begin + 1 < end and data[begin] == STAR and data[begin + 1] == DOT)
+            begins[n] = begin + (begin + 1 < end and text[begin] == STAR and text[begin + 1] == DOT)
             ends[n] = end
             n += 1
             continue
         while space < end:
-            while data[space] <= SPACE:
+            while text[space] <= SPACE:
                 space += 1
             begins[n] = space
-            while space < end and data[space] > SPACE:
+            while space < end and text[space] > SPACE:
                 space += 1
             ends[n] = space
             n += 1
@@ -137,51 +176,24 @@ def split_list(data: Bytes, begins: Longs, ends: Longs) -> int:
 def locate(data: Bytes, begins: Longs, ends: Longs, spans: Longs, odd: Bools) -> None:
     """Host and rest of each URL; `odd` are hosts that have to be rewritten before they compare:
     those with letters beyond ASCII, escapes or brackets."""
+    text = pointer(data)
     for d in range(begins.size):
-        spans[4 * d], odd[d] = -1, False
-        begin, end = begins[d], ends[d]
-        while begin < end and data[begin] <= SPACE:
-            begin += 1
-        while begin < end and data[end - 1] <= SPACE:
-            end -= 1
-        begin, slashes = after_scheme(data, begin, end)
-        stop = begin
-        while stop < end and not (
-            data[stop] == SLASH
-            or data[stop] == BACKSLASH
-            or data[stop] == QUESTION
-            or data[stop] == HASH
-        ):
+        begin, end = trim(text, begins[d], ends[d])
+        begin, slashes = after_scheme(text, begin, end)
+        stop, user = begin, begin
+        while stop < end and not MARKS[text[stop]] & ENDS_AUTHORITY:
             stop += 1
-        for i in range(stop - 1, begin - 1, -1):
-            if data[i] == AT:
-                begin = i + 1 if slashes else stop
-                break
-        host = begin
-        if begin < stop and data[begin] == OPENING:
-            while host < stop and data[host] != CLOSING:
-                host += 1
-            good, odd[d] = host < stop, True
-            host += 1
-        else:
-            good = True
-            while host < stop and data[host] != COLON:
-                byte = data[host]
-                if byte <= SPACE or byte in FORBIDDEN:
-                    good = False
-                odd[d] |= byte > 0x7F or byte == PERCENT
-                host += 1
-            if not slashes and host < stop:
-                good &= host + 1 < stop
-                for i in range(host + 1, stop):
-                    good &= is_digit(data[i])
-        while host > begin and data[host - 1] == DOT:
-            host -= 1
-        if not good or host == begin or (host - begin > LONGEST_HOST and not odd[d]):
-            odd[d] = False
+            if text[stop - 1] == AT:
+                user = stop
+        if user > begin:
+            begin = user if slashes else stop
+        host, marks = host_end(text, begin, stop, slashes)
+        odd[d] = marks & ODD != 0
+        if marks & NO_HOST or host == begin or (host - begin > LONGEST_HOST and not odd[d]):
+            spans[4 * d], odd[d] = -1, False
             continue
         last = stop
-        while last < end and data[last] != HASH:
+        while last < end and text[last] != HASH:
             last += 1
         spans[4 * d], spans[4 * d + 1], spans[4 * d + 2], spans[4 * d + 3] = begin, host, stop, last
 
@@ -215,7 +227,7 @@ def find_registrable(data: Bytes, spans: Longs, rules: Hashes, kinds: Bytes, sta
         if number:
             continue
         state, below = np.uint64(0), False
-        suffix, right = True, np.int64(-1)
+        suffix, right = True, -1
         for i in range(end - 1, begin - 1, -1):
             state = more(state, data[i])
             if i > begin and data[i - 1] != DOT:
@@ -226,7 +238,7 @@ def find_registrable(data: Bytes, spans: Longs, rules: Hashes, kinds: Bytes, sta
                 starts[d] = i
                 break
             if suffix or below or kind & SUFFIX:
-                right = np.int64(-1)
+                right = -1
             elif right < 0:
                 right = i
             starts[d] = right
@@ -303,13 +315,7 @@ def look_up(
 @inline
 def ends_part(byte: Any) -> Any:
     """Whether a listed path may end before this byte."""
-    return (
-        byte == SLASH
-        or byte == BACKSLASH
-        or byte == QUESTION
-        or byte == AMPERSAND
-        or byte == SEMICOLON
-    )
+    return byte in (SLASH, BACKSLASH, QUESTION, AMPERSAND, SEMICOLON)
 
 
 @kernel

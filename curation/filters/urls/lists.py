@@ -130,8 +130,7 @@ def inline(entries: tuple[str, ...]) -> DomainList:
     for entry in entries:
         if Path(entry).is_file():
             raise ListError(f"{entry!r} is a file: give it alone, not in a list")
-        keys, number, good = _compile(entry.encode())
-        if (number, good) != (1, 1):
+        if _compile(entry.encode())[1:] != (1, 1):
             raise ListError(f"{entry!r} is neither a domain nor a URL")
     return _join([("", "\n".join(entries).encode())])
 
@@ -194,11 +193,10 @@ def _join(chunks: Iterable[tuple[str, bytes]]) -> DomainList:
             f"{', '.join(labels)}: of {lines:,} lines {good:,} have a domain or URL: no such list"
         )
     joined, place = np.concatenate(keys), np.concatenate(places)
-    order = np.argsort(joined, kind="stable")
-    joined = joined[order]
-    new = np.ones(len(joined), bool)
-    np.not_equal(joined[1:], joined[:-1], out=new[1:])
-    joined, place = joined[new], place[order][new]
+    order = np.argsort(joined)
+    joined, place = joined[order], place[order]
+    new = np.flatnonzero(np.concatenate([[True], joined[1:] != joined[:-1]])[: len(joined)])
+    joined, place = joined[new], np.minimum.reduceat(place, new) if len(new) else place
     joined.flags.writeable = place.flags.writeable = False  # one type for kernels, mapped or not
     return DomainList(joined, place, tuple(labels))
 

@@ -44,10 +44,8 @@ def locate(url: str) -> tuple[str, str] | None:
         return None
     authority = authority.rpartition("@")[2]
     if authority.startswith("["):
-        host, bracket, after = authority.partition("]")
-        if not bracket:
-            return None
-        return host + bracket, rest
+        host = authority.partition("]")[0]
+        return (f"{host}]", rest) if host != authority else None
     host, colon, port = authority.partition(":")
     if not slashes and colon and not (port.isascii() and port.isdigit()):
         return None
