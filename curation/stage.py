@@ -332,6 +332,25 @@ class Edits:
     stops: np.ndarray
 
 
+@dataclass(frozen=True)
+class Scores:
+    """As `Removals`, of a step that is a `Filter` too: what it says of these rows (int64,
+    ascending); `columns` has one per name of `GlobalStep.evidence`. Other rows have null."""
+
+    rows: np.ndarray
+    columns: Mapping[str, np.ndarray | pa.Array]
+
+    def onto(self, docs: Documents) -> Documents:
+        """The documents with these columns."""
+        rows = docs["row"].to_numpy(zero_copy_only=False)
+        at = np.searchsorted(self.rows, rows)
+        missing = np.ones(len(rows), dtype=bool)
+        inside = at < len(self.rows)
+        missing[inside] = self.rows[at[inside]] != rows[inside]
+        where = pa.array(at, mask=missing)
+        return docs.replace(**{name: pa.array(c).take(where) for name, c in self.columns.items()})
+
+
 def rules_of(stage: Stage | type[Stage]) -> tuple[Rule, ...]:
     """The rules of a stage; none where its kind has no rules."""
     return getattr(stage, "rules", ())
@@ -352,11 +371,19 @@ class GlobalStep(Stage):
     names what a removal says besides its survivor, and the Arrow type of each. A step that `edits`
     gives edits instead: the engine books them as those of an `Editor`, drops what they empty for
     `<stage>:empty`, and notes the signal `removed_bytes`. Whatever follows sees the edited text.
+
+    A step that is a `Filter` as well gives `Scores`: its `score` finds the columns of `evidence`
+    among those of the documents, and its rules judge them at the start of the next segment.
     """
 
     reasons: ClassVar[tuple[str, ...]]
     evidence: ClassVar[Mapping[str, str]] = {}
     edits: ClassVar[bool] = False
+
+    @property
+    def removes(self) -> bool:
+        """Whether it gives removals, each with its survivor: no edits, no scores."""
+        return not self.edits and not isinstance(self, Filter)
 
     def signals(self) -> tuple[str, ...]:
         """Signals (`<stage>.<signal>`) of earlier stages of the segment that `prepare` reads: it
@@ -397,6 +424,6 @@ class GlobalStep(Stage):
         """Task `part` of `parts` of a phase: the arrays that later phases and `collate` read."""
         raise NotImplementedError
 
-    def collate(self, sources: Sources) -> Iterator[Removals | Edits]:
+    def collate(self, sources: Sources) -> Iterator[Removals | Edits | Scores]:
         """What the exchange decided about each of the units of this task, in their order."""
         raise NotImplementedError

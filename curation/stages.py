@@ -15,6 +15,7 @@ from curation.filters.gopher_repetition import GopherRepetition
 from curation.filters.language import Language
 from curation.filters.mc4 import MC4
 from curation.filters.normalise import Normalise
+from curation.filters.percentile import Percentile
 from curation.filters.refinedweb_lines import RefinedWebLines
 from curation.filters.url_filter import UrlFilter
 from curation.stage import Stage
@@ -32,6 +33,7 @@ STAGES: dict[str, type[Stage]] = {
     "fineweb": FineWeb,
     "refinedweb_lines": RefinedWebLines,
     "datatrove": Datatrove,
+    "percentile": Percentile,
     "exact_dedup": ExactDedup,
     "minhash_dedup": MinHashDedup,
     "line_dedup": LineDedup,

@@ -315,7 +315,7 @@ class _Driver:
     def _following(self, segment: Segment) -> list[Task]:
         """Tasks of a segment that reads texts of an earlier one, with its slices of removals."""
         before = self.done[self.plan.before(segment).index]
-        steps = [self._decisions(step) for step in segment.removals]
+        steps = [self._decisions(step) for step in segment.applies]
         consumed: dict[int, str] = {}
         sizes = [0] * len(self.plan.units)
         for unit in self.plan.units:
@@ -378,7 +378,7 @@ class _Driver:
                     made.setdefault((phase.name, name), []).append(output)
         following = next(s for s in self.plan.maps if s.index > segment.index)
         accepted = self.accept_collapse or any(self.plan.receipts(following).glob("*.json"))
-        if not step.edits and not accepted and (why := evidence(self.plan, segment)):
+        if step.removes and not accepted and (why := evidence(self.plan, segment)):
             raise Collapsed(segment.name, why)
 
     def _shares(
@@ -570,7 +570,7 @@ class _Driver:
 def _phases(step: GlobalStep) -> list[Phase]:
     """The phases of a global step, and those that the engine adds to each."""
     added = [Phase(COLLATE, "units", memory=3), Phase(COLLAPSE, "whole", (COLLATE, RETENTION))]
-    return [*step.phases(), *(added[:1] if step.edits else added)]
+    return [*step.phases(), *(added if step.removes else added[:1])]
 
 
 def _parts(size: int) -> int:

@@ -24,7 +24,7 @@ from curation.engine import collapse, index
 from curation.engine.chain import BATCH_DOCUMENTS, as_column
 from curation.engine.plan import Plan, Segment, Task, Unit
 from curation.engine.tables import read_batches, signals_schema, write_table
-from curation.stage import Edits, GlobalStep, Removals
+from curation.stage import Edits, GlobalStep, Removals, Scores
 from manifests.files import AtomicFile, file_digest
 from manifests.records import Output, Receipt
 
@@ -217,7 +217,7 @@ def _collate(
     assert isinstance(step, GlobalStep)
     outputs: dict[str, Output] = {}
     rows = arrived = 0
-    kind = "edits" if step.edits else "removals"
+    kind = "removals" if step.removes else "edits" if step.edits else "scores"
     counted: list[pa.Table] = []
     groups: list[pa.Table] = []
     for ordinal, decided in zip(task.units, step.collate(sources), strict=True):
@@ -225,6 +225,8 @@ def _collate(
         path = plan.run / segment.directory / kind / f"{name}.parquet"
         if isinstance(decided, Edits):
             table = _edits_table(decided)
+        elif isinstance(decided, Scores):
+            table = _scores_table(decided, step.evidence)
         else:
             table = _removals_table(decided, step.evidence)
             documents = sources.documents(ordinal)
@@ -233,7 +235,7 @@ def _collate(
             groups.append(_groups(documents, decided, ordinal))
         outputs[name] = write_table(path, table, plan.run)
         rows += len(decided.rows)
-    if not step.edits:
+    if step.removes:
         path = plan.run / segment.directory / "work" / f"{task.name}.retention.parquet"
         outputs[RETENTION] = write_table(path, collapse.merged(counted), plan.run)
         path = path.with_name(f"{task.name}.groups.parquet")
@@ -355,6 +357,22 @@ EDITS_SCHEMA = pa.schema(
 def _edits_table(edits: Edits) -> pa.Table:
     columns = {"row": edits.rows, "start": edits.starts, "stop": edits.stops}
     return pa.table(columns, schema=EDITS_SCHEMA)
+
+
+def _scores_table(scores: Scores, evidence: Mapping[str, str]) -> pa.Table:
+    kinds = {name: pa.type_for_alias(alias) for name, alias in evidence.items()}
+    schema = pa.schema(
+        [("row", pa.int64()), *kinds.items()], metadata={"gristmill.schema": "scores/1"}
+    )
+    columns = {name: as_column(scores.columns[name]).cast(kind) for name, kind in kinds.items()}
+    return pa.table({"row": scores.rows, **columns}, schema=schema)
+
+
+def load_scores(plan: Plan, segment: Segment, unit: Unit) -> Scores:
+    """What a global step that is a filter says of one unit."""
+    table = _decided(plan, segment, unit)
+    names = table.column_names[1:]
+    return Scores(table["row"].to_numpy(), {n: table[n].combine_chunks() for n in names})
 
 
 def load_edits(plan: Plan, segment: Segment, unit: Unit) -> Edits:

@@ -103,6 +103,11 @@ class Segment:
         return f"segments/{self.index}-{self.name}-{self.key[:8]}"
 
     @property
+    def applies(self) -> tuple[StageSpec, ...]:
+        """The global steps whose decisions it applies: removals and edits, then scores."""
+        return (*self.removals, *(s for s in self.stages if isinstance(s.stage, GlobalStep)))
+
+    @property
     def accounts(self) -> list[str]:
         return [spec.name for spec in (*self.removals, *self.stages)]
 
@@ -406,6 +411,8 @@ def cut(recipe: Recipe, keys: Sequence[str] | None = None) -> tuple[Segment, ...
             if runs[-1][1] and edits(runs[-1][1][-1]):  # the text that it notes is another one
                 runs.append(([], []))
             runs[-1][1].append(spec)
+            if isinstance(spec.stage, Filter):  # its rules judge before the next step looks
+                runs.append(([spec], []))
         elif runs[-1][1]:
             runs.append(([spec], []))
         else:
@@ -427,7 +434,7 @@ def cut(recipe: Recipe, keys: Sequence[str] | None = None) -> tuple[Segment, ...
         )
         for step in steps:
             segments.append(Segment(len(segments), "exchange", step.name, (), (), (), step))
-        removals = tuple(steps)
+        removals = tuple(step for step in steps if not isinstance(step.stage, Filter))
     if keys is None:
         return tuple(replace(s, key=segment_key(recipe, s)) for s in segments)
     return tuple(replace(s, key=key) for s, key in zip(segments, keys, strict=True))
@@ -468,9 +475,11 @@ def segment_key(recipe: Recipe, segment: Segment) -> str:
         own += [settings.store, settings.input.key()]
     if segment.kind == "documents":
         own.append(settings.output.model_dump(mode="json"))
-    step = (segment.step,) if segment.step else ()
-    for role in (segment.stages, segment.removals, segment.prepares, step):
+    for role in (segment.stages, segment.removals):
         own.append([[spec.name, *stage_key(spec)] for spec in role])
+    step = (segment.step,) if segment.step else ()
+    for role in (segment.prepares, step):  # whatever the rules of a step that scores decide
+        own.append([[spec.name, stage_key(spec)[0]] for spec in role])
     return digest_of(own)
 
 
@@ -540,6 +549,9 @@ def probe(recipe: Recipe) -> dict[str, str]:
 def _probe_stage(stage: Stage, docs: Documents) -> dict[str, str]:
     """Types of the signals of one stage. Raises RecipeError, or whatever the stage raises."""
     if isinstance(stage, Filter):
+        if isinstance(stage, GlobalStep):
+            said = {name: pa.nulls(1, pa.type_for_alias(a)) for name, a in stage.evidence.items()}
+            docs = docs.replace(**said)
         signals, adds = stage.score(docs), stage.adds
     elif isinstance(stage, Editor):
         edited = stage.edit(docs)

@@ -42,6 +42,7 @@ from curation.engine.exchange import (
     load_array,
     load_edits,
     load_removals,
+    load_scores,
     run_exchange,
     save_array,
     stored,
@@ -131,6 +132,9 @@ def _run_map(
                 else:
                     reading = stored(plan, plan.before(segment), unit.name)
                 decisions = [(spec, _decision(plan, spec, unit)) for spec in segment.removals]
+                for spec in segment.applies[len(segment.removals) :]:
+                    scores = load_scores(plan, plan.exchange_of(spec), unit)
+                    reading = map(scores.onto, reading)
                 mine = _between(timed(reading, seconds, "(read)"), first - row, last - row)
                 states = (_decided(chain, chain.enter(d, unit.salt), decisions) for d in mine)
             for state in chain.finish(chain.stages(states)):

@@ -211,7 +211,7 @@ class _Simulation:
         if segment.index == 0:
             self._begin(segment)
             return
-        if not segment.removals:
+        if not segment.applies:
             return  # it only writes what was kept
         lost = self._lost(segment)
         absent = np.ones(len(self.old), bool)
@@ -352,7 +352,7 @@ class _Simulation:
                 "fewer": int(fewer.sum()),
                 "unknown": int(unknown.sum()),
             }
-            for spec in segment.removals
+            for spec in segment.applies
         ]
         return pa.array(self.take(fewer, ["id"])["id"]) if fewer.any() else None
 
