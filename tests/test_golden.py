@@ -44,7 +44,7 @@ RUN = ("extract", "language", "gopher_quality", "exact_dedup", "minhash_dedup", 
 #: Stages that are asked directly, about what `extract` gives.
 DIRECT = (
     *("gopher_repetition", "fineweb", "basic", "mc4"),
-    *("c4", "refinedweb_lines", "normalise"),
+    *("c4", "refinedweb_lines", "normalise", "url_filter"),
 )
 
 
@@ -84,7 +84,7 @@ def test_the_output_of_a_stage_changes_with_its_version_only(plan: Plan, name: s
 @pytest.mark.parametrize("name", DIRECT)
 def test_the_output_of_a_heuristic_changes_with_its_version_only(plan: Plan, name: str) -> None:
     texts = pq.read_table(plan.run / plan.segments[0].directory / "text").sort_by("id")
-    docs = Documents({n: texts[n].combine_chunks() for n in ("id", "text", "language")})
+    docs = Documents({n: texts[n].combine_chunks() for n in ("id", "url", "text", "language")})
     stage = STAGES[name]()
     if isinstance(stage, Editor):
         edited = stage.edit(docs)
