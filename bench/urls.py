@@ -52,12 +52,18 @@ def _contents(path: Path) -> Iterator[bytes]:
         yield content
 
 
-def assets() -> Path | None:
-    """The folder with datatrove's lists, where it is installed."""
+def assets() -> Path:
+    """The folder with the lists that come with datatrove, which has to be installed."""
     spec = find_spec("datatrove")
     if spec is None or spec.origin is None:
-        return None
+        raise SystemExit("datatrove is not installed, whose lists are wanted")
     return Path(spec.origin).parent / "assets"
+
+
+def archive() -> Path:
+    """datatrove's list of domains, made of UT1's."""
+    [path] = assets().glob("url_filterblacklists*.tar.gz")
+    return path
 
 
 def reasons(stage: UrlFilter, urls: list[str]) -> list[str | None]:
