@@ -204,7 +204,7 @@ def test_categories_that_are_asked_for(tmp_path: Path) -> None:
     "content", ["||ads.example^\n||bad.example^$third-party\n", "\x00\x01 ||\n<p>"]
 )
 def test_what_is_no_list_of_domains_is_refused(tmp_path: Path, content: str) -> None:
-    with pytest.raises(lists.ListError, match="no such list"):
+    with pytest.raises(lists.ListError, match="mine: of 2 lines 0 have a domain or URL"):
         categories(write(tmp_path / "mine", content), "http://a.example")
 
 

@@ -113,7 +113,8 @@ def test_lists_are_split_into_entries_as_the_reference_does(given: list[str], en
 def test_what_falls_under_a_list_is_what_does_by_the_reference(
     given: list[str], listed: list[str]
 ) -> None:
-    names = lists._join((entry, entry.encode()) for entry in [*listed, "good.one", "good.two"])
+    chunks = [(entry, entry.encode()) for entry in (*listed, *(f"good.n{i}" for i in range(6)))]
+    names = lists._join(chunks, "x")
     found = names.find(Addresses.of(pa.array(given)))
     for url, label in zip(given, found.to_pylist(), strict=True):
         address = reference.locate(url)

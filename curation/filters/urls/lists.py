@@ -132,7 +132,7 @@ def inline(entries: tuple[str, ...]) -> DomainList:
             raise ListError(f"{entry!r} is a file: give it alone, not in a list")
         if _compile(entry.encode())[1:] != (1, 1):
             raise ListError(f"{entry!r} is neither a domain nor a URL")
-    return _join([("", "\n".join(entries).encode())])
+    return _join([("", "\n".join(entries).encode())], "entries")
 
 
 def load(found: Sequence[Source], categories: tuple[str, ...] | None) -> DomainList:
@@ -154,7 +154,8 @@ def _load_once(
     path = models.directories()[-1].parent / "lists" / f"{name}.arrow"
     with suppress(OSError, pa.ArrowInvalid):
         return _open(path)
-    names = _join(part for source in found for part in _chunks(source, categories))
+    chunks = (chunk for source in found for chunk in _chunks(source, categories))
+    names = _join(chunks, ", ".join(str(source.path) for source in found))
     with suppress(OSError, RuntimeError):  # not writable; no home
         _write(path, names)
         return _open(path)
@@ -162,22 +163,26 @@ def _load_once(
 
 
 def _write(path: Path, names: DomainList) -> None:
-    table = pa.table({"key": names.keys, "label": names.places})
-    table = table.replace_schema_metadata({"labels": "\n".join(names.labels)})
-    with AtomicFile(path) as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
+    batch = pa.record_batch({"key": names.keys, "place": names.places})
+    batch = batch.replace_schema_metadata({"labels": "\n".join(names.labels)})
+    with AtomicFile(path) as file, pa.ipc.new_file(file, batch.schema) as writer:
+        writer.write_batch(batch)
 
 
 def _open(path: Path) -> DomainList:
     """A compiled list, of which only what is looked at is read."""
     with pa.memory_map(os.fspath(path)) as file:
-        table = pa.ipc.open_file(file).read_all()
-    keys, places = (table[name].combine_chunks().to_numpy() for name in ("key", "label"))
-    return DomainList(keys, places, tuple(table.schema.metadata[b"labels"].decode().split("\n")))
+        batch = pa.ipc.open_file(file).get_batch(0)
+    labels = batch.schema.metadata[b"labels"].decode().split("\n")
+    return DomainList(batch["key"].to_numpy(), batch["place"].to_numpy(), tuple(labels))
 
 
-def _join(chunks: Iterable[tuple[str, bytes]]) -> DomainList:
-    """The names of labelled chunks of lists. A name with several labels has the first one."""
+def _join(chunks: Iterable[tuple[str, bytes]], what: str) -> DomainList:
+    """The names of labelled chunks of lists. A name with several labels has the first one.
+
+    Lines that are neither domains nor URLs are passed over, as real lists have some; where they are
+    most of `what`, ListError.
+    """
     labels: dict[str, int] = {}
     keys, places = [np.empty(0, np.uint64)], [np.empty(0, np.uint8)]
     lines = good = 0
@@ -187,11 +192,9 @@ def _join(chunks: Iterable[tuple[str, bytes]]) -> DomainList:
         keys.append(own)
         places.append(np.full(len(own), labels.setdefault(label, len(labels)), np.uint8))
         if len(labels) > 255:
-            raise ListError("more than 255 categories")
+            raise ListError(f"{what}: more than 255 categories")
     if good < lines / 2:
-        raise ListError(
-            f"{', '.join(labels)}: of {lines:,} lines {good:,} have a domain or URL: no such list"
-        )
+        raise ListError(f"{what}: of {lines:,} lines {good:,} have a domain or URL: no such list")
     joined, place = np.concatenate(keys), np.concatenate(places)
     order = np.argsort(joined)
     joined, place = joined[order], place[order]
