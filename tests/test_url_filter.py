@@ -142,6 +142,7 @@ def test_comments_and_hosts_files(tmp_path: Path) -> None:
 
 
 def tar(path: Path, members: dict[str, bytes], mode: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
     with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
         for name, content in members.items():
             info = tarfile.TarInfo(name)
@@ -236,6 +237,16 @@ def test_a_list_is_compiled_once_and_again_when_it_changes(tmp_path: Path, cache
     assert compiled.read_bytes() == content
     write(listed, "b.example\nc.example\n")
     assert categories(listed, "http://a.example", "http://b.example") == [None, "mine"]
+
+
+def test_the_same_archive_under_two_names_has_a_label_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tar(tmp_path / "models" / "ut1.tar.gz", {"domains": b"a.example"}, "w:gz")
+    (archive.parent / "mine.tar.gz").hardlink_to(archive)
+    monkeypatch.setenv("GRISTMILL_MODELS", str(archive.parent))
+    assert categories("mine.tar.gz", "http://a.example") == ["mine"]
+    assert categories("ut1.tar.gz", "http://a.example") == ["ut1"]
 
 
 def test_without_a_cache_lists_are_held_in_memory(
@@ -338,7 +349,9 @@ def test_allow_and_opt_out_may_be_files(tmp_path: Path) -> None:
     assert stage.files()[str(out)] == out
 
 
-@pytest.mark.parametrize("entry", ["", "# x", "mailto:a@b.example", "a b", "a.example\nb.example"])
+@pytest.mark.parametrize(
+    "entry", ["", "# x", "mailto:a@b.example", "a b", "a.example\nb.example", "x" * 5000]
+)
 def test_entries_that_are_no_addresses_are_refused(entry: str) -> None:
     with pytest.raises(ValidationError, match="neither a domain nor a URL"):
         UrlFilter(opt_out=("fine.example", entry))
@@ -385,7 +398,9 @@ def finished(sample_crawl: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
         **{"kind": "documents", "name": "urls", "input": {"kind": "warc"}},
         "stages": [{"url_filter": {"domains": [str(listed)]}}, "extract"],
     }
-    return run(recipe, inputs=[sample_crawl], output=folder / "r", workers=1).path
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        return run(recipe, inputs=[sample_crawl], output=folder / "r", workers=1).path
 
 
 def test_pages_of_the_sample_crawl_meet_their_fates(finished: Path, sample_crawl: Path) -> None:

@@ -14,6 +14,7 @@ import codecs
 import gzip
 import hashlib
 import io
+import json
 import os
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,11 +49,13 @@ class ListError(ValueError):
 
 @dataclass(frozen=True)
 class Source:
-    """A file of a list. `label`: the category of its names, None where folders in it tell."""
+    """A file of a list. `label`: the category of its names, unless it is an archive whose folders
+    tell."""
 
     name: str  # as the run records it
     path: Path
-    label: str | None
+    label: str
+    archive: bool = False
 
 
 def sources(name: str, categories: tuple[str, ...] | None) -> list[Source]:
@@ -64,7 +67,7 @@ def sources(name: str, categories: tuple[str, ...] | None) -> list[Source]:
     path = models.find(name)
     label = PurePath(name).name.split(".")[0]
     if not path.is_dir():
-        return [Source(name, path, None if path.name.endswith(_TAR) else label)]
+        return [Source(name, path, label, path.name.endswith(_TAR))]
     if files := _files(path):
         return [Source(f"{name}/{file.name}", file, label) for file in files]
     there = [folder.name for folder in sorted(path.iterdir()) if _files(folder)]
@@ -128,7 +131,7 @@ class DomainList:
 def inline(entries: tuple[str, ...]) -> DomainList:
     """The list of these entries. Raises ListError for one that is none."""
     for entry in entries:
-        if Path(entry).is_file():
+        if os.path.isfile(entry):
             raise ListError(f"{entry!r} is a file: give it alone, not in a list")
         if _compile(entry.encode())[1:] != (1, 1):
             raise ListError(f"{entry!r} is neither a domain nor a URL")
@@ -152,7 +155,7 @@ def _load_once(
     identity = repr((_FORM, versions()["idna"], categories, parts))
     name = hashlib.blake2b(identity.encode(), digest_size=16).hexdigest()
     path = models.directories()[-1].parent / "lists" / f"{name}.arrow"
-    with suppress(OSError, pa.ArrowInvalid):
+    with suppress(OSError, pa.ArrowException):
         return _open(path)
     chunks = (chunk for source in found for chunk in _chunks(source, categories))
     names = _join(chunks, ", ".join(str(source.path) for source in found))
@@ -164,7 +167,7 @@ def _load_once(
 
 def _write(path: Path, names: DomainList) -> None:
     batch = pa.record_batch({"key": names.keys, "place": names.places})
-    batch = batch.replace_schema_metadata({"labels": "\n".join(names.labels)})
+    batch = batch.replace_schema_metadata({"labels": json.dumps(names.labels)})
     with AtomicFile(path) as file, pa.ipc.new_file(file, batch.schema) as writer:
         writer.write_batch(batch)
 
@@ -173,8 +176,8 @@ def _open(path: Path) -> DomainList:
     """A compiled list, of which only what is looked at is read."""
     with pa.memory_map(os.fspath(path)) as file:
         batch = pa.ipc.open_file(file).get_batch(0)
-    labels = batch.schema.metadata[b"labels"].decode().split("\n")
-    return DomainList(batch["key"].to_numpy(), batch["place"].to_numpy(), tuple(labels))
+    labels = tuple(json.loads(batch.schema.metadata[b"labels"]))
+    return DomainList(batch["key"].to_numpy(), batch["place"].to_numpy(), labels)
 
 
 def _join(chunks: Iterable[tuple[str, bytes]], what: str) -> DomainList:
@@ -219,11 +222,10 @@ def _compile(chunk: bytes) -> tuple[NDArray[np.uint64], int, int]:
 
 def _chunks(source: Source, categories: tuple[str, ...] | None) -> Iterator[tuple[str, bytes]]:
     """The content of a file, in whole lines, each with its label."""
-    if source.label is not None:
+    if not source.archive:
         with open(source.path, "rb") as file:
             yield from ((source.label, chunk) for chunk in _lines(file))
         return
-    label = PurePath(source.name).name.split(".")[0]
     there = set()
     with tarfile.open(source.path, "r|*") as archive:
         for member in archive:
@@ -235,7 +237,7 @@ def _chunks(source: Source, categories: tuple[str, ...] | None) -> Iterator[tupl
             if category and category not in (categories or CATEGORIES):
                 continue
             if content := archive.extractfile(member):
-                yield from ((category or label, chunk) for chunk in _lines(content))
+                yield from ((category or source.label, chunk) for chunk in _lines(content))
     if "" not in there:
         _wanted(source.path, sorted(there), categories)
 
