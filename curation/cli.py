@@ -15,7 +15,7 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -90,13 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="curation", description=_summary(__doc__))
     parser.add_argument("--version", action="version", version=f"gristmill {version('gristmill')}")
     verbs = parser.add_subparsers(dest="verb", required=True, parser_class=_Parser)
-
-    def verb(name: str, do: Any, json_too: bool = True) -> argparse.ArgumentParser:
-        sub = verbs.add_parser(name, help=_summary(do.__doc__), description=_summary(do.__doc__))
-        sub.set_defaults(do=do)
-        if json_too:
-            sub.add_argument("--json", action="store_true", help="print JSON")
-        return sub
+    verb = _adder(verbs)
 
     for name, do in (("run", _run), ("submit", _submit), ("plan", _plan)):
         sub = verb(name, do)
@@ -226,14 +220,90 @@ def _parser() -> argparse.ArgumentParser:
 
     trace = verbs.add_parser("trace", help="where a document comes from and what became of it")
     kinds = trace.add_subparsers(dest="kind", required=True, parser_class=_Parser)
-    sub = kinds.add_parser(
-        "doc", help=_summary(_trace.__doc__), description=_summary(_trace.__doc__)
-    )
-    sub.set_defaults(do=_trace)
+    sub = _adder(kinds)("doc", _trace)
     sub.add_argument("document", metavar="ID_OR_URL")
     sub.add_argument("--in", dest="run", metavar="RUN", required=True)
-    sub.add_argument("--json", action="store_true", help="print JSON")
+
+    models = verbs.add_parser("models", help="models and lists: what there is, and getting them")
+    _models_verbs(_adder(models.add_subparsers(dest="kind", required=True, parser_class=_Parser)))
     return parser
+
+
+def _models_verbs(verb: Callable[..., argparse.ArgumentParser]) -> None:
+    """`curation models VERB`."""
+    verb("list", _models_list)
+
+    sub = verb("where", _models_where)
+    sub.add_argument("name", metavar="NAME")
+
+    sub = verb("fetch", _models_fetch, json_too=False)
+    sub.add_argument("names", metavar="NAME", nargs="+")
+    sub.add_argument("--to", metavar="DIR", help="default: the first of the models' directories")
+    sub.add_argument("--force", action="store_true", help="fetch also what is here already")
+
+    sub = verb("train-classifier", _models_train_classifier)
+    for name, what in (("positive", "texts that are liked"), ("negative", "texts that are not")):
+        sub.add_argument(
+            f"--{name}",
+            action="extend",
+            nargs="+",
+            required=True,
+            metavar="P",
+            help=f"{what}: JSONL, Parquet, WET, text files, directories of these, runs",
+        )
+    sub.add_argument("--output", required=True, metavar="NAME", help="or a path (/..., ./...)")
+    sub.add_argument(
+        "--on",
+        action="extend",
+        nargs="+",
+        metavar="P",
+        help="texts of which the keep share is meant: the crawl (default: held-out negatives)",
+    )
+    sub.add_argument("--keep-share", type=_share, default=0.1, metavar="S", help="default 0.1")
+    sub.add_argument("--held-out", type=_share, default=0.1, metavar="S", help="default 0.1")
+    sub.add_argument(
+        "--per",
+        choices=("file", "paragraph", "line"),
+        default="file",
+        help="what of a text file is one text (default file)",
+    )
+    sub.add_argument(
+        "--preparation",
+        choices=("line", "words"),
+        default="line",
+        help="line: as it is (default); words: lower case, punctuation apart",
+    )
+    sub.add_argument("--granularity", choices=("document", "sentence"), default="document")
+    sub.add_argument("--dim", type=_positive, default=100, metavar="N", help="default 100")
+    sub.add_argument("--epochs", type=_positive, default=5, metavar="N", help="default 5")
+    sub.add_argument(
+        "--ngrams", type=_positive, default=2, metavar="N", help="words in a row (default 2)"
+    )
+    sub.add_argument(
+        "--chars", type=_positive, nargs=2, metavar=("MIN", "MAX"), help="parts of words, too"
+    )
+    sub.add_argument("--lr", type=float, default=0.1, metavar="R", help="default 0.1")
+    sub.add_argument("--bucket", type=_positive, default=2_000_000, metavar="N", help="of n-grams")
+    sub.add_argument("--min-count", type=_positive, default=1, metavar="N", help="of a word")
+    sub.add_argument("--seed", type=_positive, default=20, metavar="N", help="default 20")
+    sub.add_argument("--quantise", action="store_true", help="a smaller file (.ftz)")
+    sub.add_argument("--language", metavar="TAG", help="of the texts (BCP-47): judges no other")
+    sub.add_argument("--license", default="", metavar="TEXT", help="of the model")
+
+
+def _adder(verbs: Any) -> Callable[..., argparse.ArgumentParser]:
+    """How a verb is added to `verbs`: `do` carries it out, and its docstring explains it."""
+
+    def verb(name: str, do: Any, json_too: bool = True) -> argparse.ArgumentParser:
+        sub: argparse.ArgumentParser = verbs.add_parser(
+            name, help=_summary(do.__doc__), description=_summary(do.__doc__)
+        )
+        sub.set_defaults(do=do)
+        if json_too:
+            sub.add_argument("--json", action="store_true", help="print JSON")
+        return sub
+
+    return verb
 
 
 def _summary(text: str | None) -> str:
@@ -555,3 +625,96 @@ def _trace(options: argparse.Namespace) -> int:
     found = trace.document(open_plan(options.run), options.document)
     _print_json(found) if options.json else print(trace.render(found))
     return DONE if found else FAILED
+
+
+def _models_list(options: argparse.Namespace) -> int:
+    """The models and lists that are known or here, and how to get those that are not."""
+    from curation.models import shelf
+
+    found = shelf.everything()
+    _print_json(found) if options.json else print(shelf.render(found))
+    return DONE
+
+
+def _models_where(options: argparse.Namespace) -> int:
+    """Where a model lies, and its digest."""
+    from curation.models import card, shelf, table
+
+    try:
+        found = shelf.one(options.name)
+    except table.UnknownModel as error:
+        return _say(USAGE, str(error))
+    except card.CardError as error:
+        return _say(FAILED, str(error))
+    _print_json(found) if options.json else print(shelf.render_one(found))
+    return DONE
+
+
+def _models_fetch(options: argparse.Namespace) -> int:
+    """Fetch models from where they are published; the same command goes on where it was stopped."""
+    from curation.models import fetch, table
+
+    try:
+        entries = [table.entry(name) for name in options.names]
+    except table.UnknownModel as error:
+        return _say(USAGE, str(error))
+    to = Path(options.to) if options.to else None
+    code = DONE
+    for entry in entries:
+        try:
+            print(fetch.fetch(entry, to, force=options.force))
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            code = _say(FAILED, f"{entry.name}: {where}{error.strerror or error}")
+    return code
+
+
+def _models_train_classifier(options: argparse.Namespace) -> int:
+    """Train a fastText classifier on texts of two classes, and measure it on some held out."""
+    from curation import models
+    from curation.models import classifier, corpus, training
+    from curation.read import Tally
+    from curation.storage import InputError
+
+    name = str(options.output)
+    named = name.startswith((".", "/"))
+    target = Path(name) if named else models.directories()[0] / name
+    tally = Tally()
+    how = classifier.Options(
+        dim=options.dim,
+        epochs=options.epochs,
+        ngrams=options.ngrams,
+        lr=options.lr,
+        min_chars=options.chars[0] if options.chars else 0,
+        max_chars=options.chars[1] if options.chars else 0,
+        bucket=options.bucket,
+        min_count=options.min_count,
+        quantise=options.quantise,
+        seed=options.seed,
+    )
+    try:
+        report = training.train(
+            corpus.texts(options.positive, tally, options.per),
+            corpus.texts(options.negative, tally, options.per),
+            target,
+            held_out=options.held_out,
+            keep_share=options.keep_share,
+            on=corpus.texts(options.on, tally, options.per) if options.on else None,
+            options=how,
+            preparation=options.preparation,
+            granularity=options.granularity,
+            language=options.language,
+            license=options.license,
+            source=f"positive: {', '.join(options.positive)}; "
+            f"negative: {', '.join(options.negative)}",
+        )
+    except (InputError, classifier.ClassifierError) as error:
+        return _say(USAGE, str(error))
+    for reason, count in sorted(tally.skipped.items()):
+        print(f"curation: {count:,} records skipped: {reason}", file=sys.stderr)
+    if options.json:
+        _print_json({"path": str(target), **report})
+    else:
+        print(training.render(report))
+        print(f"\nmodel  {target}")
+    return DONE

@@ -16,7 +16,9 @@ from curation.filters.language import Language
 from curation.filters.mc4 import MC4
 from curation.filters.normalise import Normalise
 from curation.filters.percentile import Percentile
+from curation.filters.quality import Quality
 from curation.filters.refinedweb_lines import RefinedWebLines
+from curation.filters.toxicity import Toxicity, ToxicSentences
 from curation.filters.url_filter import UrlFilter
 from curation.stage import Stage
 
@@ -32,6 +34,9 @@ STAGES: dict[str, type[Stage]] = {
     "mc4": MC4,
     "fineweb": FineWeb,
     "refinedweb_lines": RefinedWebLines,
+    "quality": Quality,
+    "toxicity": Toxicity,
+    "toxic_sentences": ToxicSentences,
     "datatrove": Datatrove,
     "percentile": Percentile,
     "exact_dedup": ExactDedup,

@@ -54,6 +54,11 @@ class Missing(TransferError):
     """There is no such object."""
 
 
+class Unfit(TransferError):
+    """What is there cannot go on what has arrived before: another version, or a server without
+    ranges. The transfer can be begun anew."""
+
+
 class Passing(Exception):
     """A failure that may pass. `wait`: seconds that a server asks for; `silent`: none answered."""
 
@@ -290,25 +295,26 @@ class Entity:
 
 
 class HttpObject:
-    """What lies behind an http(s) URL."""
+    """What lies behind an http(s) URL. `entity`: what its server told of it, at the first answer or
+    in an earlier transfer that this one goes on with; another object is then `Unfit`."""
 
-    def __init__(self, url: str, patience: Patience) -> None:
+    def __init__(self, url: str, patience: Patience, entity: Entity | None = None) -> None:
         self.name = url
-        self.size: int | None = None
-        self._entity: Entity | None = None
+        self.size: int | None = entity.size if entity else None
+        self.entity = entity
         self._stall = patience.stall
 
     def connect(self, offset: int) -> Body:
         headers = {}
         if offset:
             headers["Range"] = f"bytes={offset}-"
-            if self._entity and self._entity.validator:
-                headers["If-Range"] = self._entity.validator
+            if self.entity and self.entity.validator:
+                headers["If-Range"] = self.entity.validator
         response = _get(self.name, headers, self._stall)
         try:
             first = self._first_byte(response, offset)
             if offset - first > SKIP:
-                raise TransferError(f"cannot read {self.name}: its server does not serve ranges")
+                raise Unfit(f"cannot read {self.name}: its server does not serve ranges")
             body = _HttpBody(response)
             while first < offset and (data := body.read1(min(READ, offset - first))):
                 first += len(data)
@@ -322,11 +328,11 @@ class HttpObject:
         entity, first = _entity(self.name, response)
         if response.status == 206 and first != offset:
             raise TransferError(f"cannot read {self.name}: asked from {offset}, got from {first}")
-        if self._entity and (difference := self._entity.difference(entity)):
-            raise TransferError(f"{self.name}: changed while it was read: {difference}")
+        if self.entity and (difference := self.entity.difference(entity)):
+            raise Unfit(f"{self.name}: changed while it was read: {difference}")
         if response.status == 416 and (entity.size is None or offset < entity.size):
             raise TransferError(f"cannot read {self.name}: no bytes from {offset} on")
-        self._entity = self._entity or entity
+        self.entity = self.entity or entity
         if self.size is None:
             self.size = entity.size
         return first if response.status != 416 else offset

@@ -42,6 +42,9 @@ def test_a_missing_model_of_the_recipe_is_named(
     assert cli.main(["doctor", str(recipe), "--output", str(tmp_path)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("missing  language") and "no.bin" in line for line in lines)
+    recipe.write_text(recipe.read_text().replace("no.bin", "lid/glotlid"))
+    finding = found(str(recipe), tmp_path)["language"]
+    assert finding.fix == "curation models fetch lid/glotlid"
     assert cli.main(["doctor", str(tmp_path / "none.yaml")]) == 2
 
 

@@ -44,7 +44,7 @@ RUN = ("extract", "language", "gopher_quality", "exact_dedup", "minhash_dedup", 
 #: Stages that are asked directly, about what `extract` gives.
 DIRECT = (
     *("gopher_repetition", "fineweb", "basic", "mc4"),
-    *("c4", "refinedweb_lines", "normalise", "url_filter"),
+    *("c4", "refinedweb_lines", "normalise", "toxicity", "url_filter"),
 )
 
 

@@ -6,10 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from kit import recipe, write_jsonl
 
 from curation import models
-from curation.engine.plan import build
+from curation.api import run
+from curation.engine.driver import RunFailed
+from curation.engine.plan import OtherModel, build, check_models, open_plan
 from curation.engine.recipe import load
+from curation.inspect import verify
 from curation.models import card
 
 
@@ -73,13 +77,61 @@ def test_a_directory_without_its_card_is_refused(
 def test_a_run_records_the_models_that_it_used(tmp_path: Path) -> None:
     (tmp_path / "one.jsonl").write_text('{"text": "One text."}\n')
     stages = [{"language": {}}, {"basic": {}}]
-    recipe = load(
+    plain = load(
         {"kind": "documents", "name": "m", "input": {"kind": "jsonl"}, "stages": stages},
         [str(tmp_path / "one.jsonl")],
     )
-    plan = build(recipe, tmp_path / "run")
+    plan = build(plain, tmp_path / "run")
     path = models.find("lid.176.ftz")
     assert plan.record()["models"] == {
         "language": {"lid.176.ftz": {"bytes": path.stat().st_size, "sha256": models.digest(path)}}
     }
     assert json.loads(json.dumps(plan.record()["models"])) == plan.record()["models"]
+
+
+WEIGHED = """
+from curation import models
+from curation.stage import Filter, Rule
+class Weighed(Filter):
+    version = 1
+    least: int = 0
+    rules = (Rule("light", signal="weight", below="least"),)
+    def files(self):
+        return {"weights": models.find("weights")}
+    def score(self, docs):
+        if "Swap!" in docs.text.to_pylist():
+            models.find("weights").write_bytes(b"of somebody else")
+        return {"weight": [models.size(models.find("weights")) for _ in docs.text]}
+"""
+
+
+def test_a_run_goes_on_only_with_the_models_that_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRISTMILL_MODELS", str(tmp_path / "models"))
+    weights = tmp_path / "models" / "weights"
+    weights.parent.mkdir()
+    weights.write_bytes(b"weights")
+    (tmp_path / "weighed_here.py").write_text(WEIGHED)
+    write_jsonl(tmp_path / "one.jsonl", ["One text.", "Another."])
+    wanted = recipe({"weighed_here:Weighed": {}})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    done = run(wanted, inputs=tmp_path / "one.jsonl", output=tmp_path / "run", workers=1)
+    plan = open_plan(done.path)
+    check_models(plan)
+    assert verify.check(plan, 1)["holds"]
+
+    weights.write_bytes(b"another machine's weights")
+    with pytest.raises(OtherModel, match=r"Weighed: weights has sha256 \w{64} on .*; the run"):
+        check_models(plan)
+    found = verify.check(plan, 1)
+    assert not found["holds"] and "the run began with" in found["problems"][0]
+    weights.unlink()
+    with pytest.raises(OtherModel, match=r"stage Weighed: on .*: model weights not found"):
+        check_models(plan)
+
+    weights.write_bytes(b"weights")
+    write_jsonl(tmp_path / "a.jsonl", ["Swap!"])
+    inputs = [tmp_path / "a.jsonl", tmp_path / "one.jsonl"]
+    with pytest.raises(RunFailed, match="weights has sha256"):  # found by the second task
+        run(wanted, inputs=inputs, output=tmp_path / "other", workers=1)

@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import json
 import os
+import platform
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -314,6 +315,30 @@ def _models(recipe: Recipe) -> dict[str, dict[str, Any]]:
     }
 
 
+class OtherModel(RecipeError):
+    """A model or list on this machine is not the one that the run began with."""
+
+
+def check_models(plan: Plan) -> None:
+    """Makes sure that the models and lists of this machine are those that the run began with.
+
+    Digests are remembered, so this is quick but for the first time in a process. Raises OtherModel.
+    """
+    for spec in plan.recipe.stages:
+        recorded = plan.models.get(spec.name, {})
+        try:
+            here = spec.stage.files() if recorded else {}
+            found = {name: models.digest(path) for name, path in here.items()}
+        except RAISED as error:
+            raise OtherModel(f"stage {spec.name}: on {platform.node()}: {error}") from error
+        for name, said in recorded.items():
+            if found.get(name) != said["sha256"]:
+                raise OtherModel(
+                    f"stage {spec.name}: {name} has sha256 {found.get(name)} on {platform.node()}; "
+                    f"the run began with {said['sha256']}"
+                )
+
+
 def _indexes(plan: Plan) -> dict[str, tuple[str, ...]]:
     """What each global step with an index reads of it. Raises RecipeError."""
     found = {}
@@ -497,7 +522,7 @@ def stage_key(spec: StageSpec) -> tuple[str, str]:
     except RAISED as error:
         known = isinstance(error, (OSError, ValueError, LookupError)) and spec.users is None
         what = "" if known else f"depends: {type(error).__name__}: "
-        raise RecipeError(f"stage {spec.name}: {what}{error}") from None
+        raise RecipeError(f"stage {spec.name}: {what}{error}") from error
     if spec.users is not None:
         depends["source"] = _source_digest(spec.users)
     identity = [spec.type, stage.version, scores, depends]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from curation.engine.chain import StageFault
 from curation.engine.exchange import DamagedFile
-from curation.engine.plan import Task
+from curation.engine.plan import OtherModel, Task
 from manifests.records import Receipt
 
 #: What ended a task: its own exception, lack of memory, the death of its worker or of its machine.
@@ -32,8 +32,8 @@ class TaskFailed(RuntimeError):
     """A task raised, or its worker died. The message says which error, in one line.
 
     `hopeless`: no task can succeed (a full disk, an output that cannot be written, a stage that
-    breaks its contract), so that trying again or going on with other tasks is no use. `damaged`:
-    the file of the run that could not be read, as its receipt names it.
+    breaks its contract, a machine with another model), so that trying again or going on with other
+    tasks is no use. `damaged`: the file of the run that could not be read, as its receipt names it.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class TaskFailed(RuntimeError):
         return TaskFailed(
             message,
             "memory" if isinstance(error, MemoryError) else "error",
-            full or isinstance(error, StageFault),
+            full or isinstance(error, (StageFault, OtherModel)),
             error.path if isinstance(error, DamagedFile) else "",
         )
 

@@ -49,7 +49,7 @@ from curation.engine.exchange import (
     whole,
 )
 from curation.engine.ledger import Account, ConservationError, Sizes, check_chain, check_reader
-from curation.engine.plan import Plan, Segment, Task, Unit
+from curation.engine.plan import Plan, Segment, Task, Unit, check_models
 from curation.engine.progress import Heartbeat
 from curation.engine.reapply import Earlier
 from curation.engine.recipe import StageSpec
@@ -74,8 +74,10 @@ def run_task(plan: Plan, task: Task, known: Known | None = None) -> Receipt:
     """Does a task and commits its receipt.
 
     `known` holds failures that a machine decided in an earlier run of the same task (a replay).
-    Raises what the task raises; then nothing is committed.
+    Raises what the task raises; then nothing is committed. Raises OtherModel where a model or list
+    on this machine is not the one of the run.
     """
+    check_models(plan)
     started, usage = time.time(), Usage()
     origin: dict[str, str] = {}
     segment = plan.segments[task.segment]

