@@ -19,6 +19,9 @@ from curation.filters.percentile import Percentile
 from curation.filters.perplexity import Perplexity
 from curation.filters.quality import Quality
 from curation.filters.refinedweb_lines import RefinedWebLines
+from curation.filters.toxicity import Toxicity, ToxicSentences
+from curation.redact.names import Names
+from curation.redact.pii import Pii
 from curation.stage import Stage
 
 STAGES: dict[str, type[Stage]] = {
@@ -34,6 +37,10 @@ STAGES: dict[str, type[Stage]] = {
     "refinedweb_lines": RefinedWebLines,
     "perplexity": Perplexity,
     "quality": Quality,
+    "toxicity": Toxicity,
+    "toxic_sentences": ToxicSentences,
+    "names": Names,
+    "pii": Pii,
     "datatrove": Datatrove,
     "percentile": Percentile,
     "exact_dedup": ExactDedup,

@@ -126,6 +126,9 @@ def test_what_is_here_but_is_another_file_is_said_and_replaced_by_force(
         (path / "is.sp.model").write_bytes(b"other")
         with pytest.raises(fetch.FetchFailed, match=r"is\.sp\.model: not the file .*--force"):
             fetch.fetch(table.entry("kenlm/ccnet-is"), patience=NOW)
+        left = path.parent / ".ccnet-is.fetch" / "old" / "card.json"  # by one that was killed
+        left.parent.mkdir(parents=True)
+        left.touch()
         fetch.fetch(table.entry("kenlm/ccnet-is"), force=True, patience=NOW)
     assert (path / "is.sp.model").read_bytes() == TOKENIZER and leftovers(shelf) == []
 
@@ -319,6 +322,7 @@ EVIL = {
     "device": (tar(ADULT, other("blacklists/null", tarfile.CHRTYPE)), "is no file"),
     "fifo": (tar(ADULT, other("blacklists/pipe", tarfile.FIFOTYPE)), "is no file"),
     "twice": (tar(ADULT, ADULT), "the name is taken"),
+    "in a file": (tar(ADULT, ("blacklists/adult/domains/x", b"x")), "damaged"),
     "our card": (tar(ADULT, ("blacklists/card.json", b"{}")), "the name is taken"),
     "bomb": (tar(("blacklists/zeros", bytes(3_000_000))), "more than any list has"),
     "many": (tar(*((f"blacklists/{i}", b"") for i in range(60))), "more than 50 members"),

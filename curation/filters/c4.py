@@ -1,14 +1,10 @@
 """Lines and pages by the rules of C4.
 
-What may live here: the editor `c4` and its lists of bad words.
+What may live here: the editor `c4`.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from functools import lru_cache
-from glob import escape, glob
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
@@ -18,17 +14,12 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from curation.document import Documents
+from curation.filters import bad_words
 from curation.filters.parameters import ByLanguage, Count
 from curation.stage import Edited, Editor, Rule
+from curation.text import phrases
 from curation.text.lines import Kept, c4_lines
 from curation.text.view import TextView, versions
-
-#: Languages in whose texts a bad word counts wherever it occurs, for want of spaces.
-SPACELESS = ("ja", "th", "zh")
-
-#: Not counted, since they are parts of common words: each would drop more than a tenth of the pages
-#: of its language (mC4).
-ALLOWED = {"ja": {"sm", "グロ", "女の子"}, "zh": {"性"}}
 
 
 class C4(Editor):
@@ -90,11 +81,9 @@ class C4(Editor):
     min_sentences: ByLanguage[Count] = 5
     """Sentences of the text that is left."""
     bad_words: str | None = None
-    """Path of a list of words, one a line, in UTF-8; `{language}` stands for a document's language.
-
-    In the form of the List of Dirty, Naughty, Obscene or Otherwise Bad Words, as mC4 uses it: in
-    lower case, between characters that are not of words, or anywhere in Chinese, Japanese, Thai.
-    """
+    """Name or path of a list of words in the form of LDNOOBW (`words/ldnoobw`), or of a directory
+    with one for each language; `{language}` in a path stands for a document's language. None counts
+    none. See `curation.filters.bad_words`."""
     max_bad_words: ByLanguage[Count] = 0
     """Times that bad words occur in the text that is left."""
 
@@ -104,22 +93,22 @@ class C4(Editor):
             raise ValueError(
                 "end_marks: without a mark no line is kept; terminal_punctuation: false keeps all"
             )
-        if self.bad_words is not None and not any(_lists(self.bad_words)):
-            raise ValueError(f"bad_words: no such file: {self.bad_words}")
+        if self.bad_words is not None:
+            bad_words.check("bad_words", self.bad_words)
         return self
 
     def depends(self) -> dict[str, str]:
-        """The definitions of the text view."""
-        return versions(self.words)
+        """The definitions of the text view, and of what bad words are."""
+        return versions(self.words) | (phrases.versions() if self.bad_words is not None else {})
 
     def files(self) -> dict[str, Path]:
         """The lists of bad words."""
-        return {p.name: p for p in _lists(self.bad_words)} if self.bad_words is not None else {}
+        return bad_words.files(self.bad_words) if self.bad_words is not None else {}
 
     def needs_language(self) -> list[str]:
         """Thresholds by language, and lists of bad words by language."""
-        own = ["bad_words"] if self.bad_words is not None and "{language}" in self.bad_words else []
-        return super().needs_language() + own
+        own = self.bad_words is not None and bad_words.by_language(self.bad_words)
+        return super().needs_language() + ["bad_words"] * own
 
     def english(self, language: str) -> tuple[str, str] | None:
         """The notices."""
@@ -139,8 +128,10 @@ class C4(Editor):
             page_rules=self.page_rules,
         )
         sentences = self._sentences(docs.view, text, kept)
-        bad_words = self._bad_words(text, docs)
-        return Edited(text, {**counts, "sentences": sentences, "bad_words": bad_words})
+        hits = pa.nulls(len(docs), pa.int64())
+        if self.bad_words is not None:
+            hits, _ = bad_words.count(self.bad_words, TextView(text), docs)
+        return Edited(text, {**counts, "sentences": sentences, "bad_words": hits})
 
     def _sentences(self, old: TextView, text: pa.LargeStringArray, kept: Kept) -> NDArray[np.int64]:
         """Sentences of the lines that are left.
@@ -154,38 +145,3 @@ class C4(Editor):
         if cut.any():
             counts[cut] = TextView(text.filter(pa.array(cut))).sentence_counts("datatrove")
         return counts
-
-    def _bad_words(self, text: pa.LargeStringArray, docs: Documents) -> pa.Array:
-        if self.bad_words is None:
-            return pa.nulls(len(docs), pa.int64())
-        languages = docs["language"] if "language" in docs else pa.nulls(len(docs), pa.string())
-        found: list[int | None] = []
-        for page, language in zip(text.to_pylist(), languages.to_pylist(), strict=True):
-            pattern = _pattern(self.bad_words, language)
-            found.append(pattern and sum(1 for _ in pattern.finditer(page.lower())))
-        return pa.array(found, pa.int64())
-
-
-def _lists(path: str) -> Iterator[Path]:
-    """The files that a path with `{language}` may mean, in order."""
-    return map(Path, sorted(glob(escape(path).replace("{language}", "*"))))
-
-
-@lru_cache(maxsize=256)
-def _pattern(path: str, language: str | None) -> re.Pattern[str] | None:
-    """What finds bad words in a language; None where there is no list of its own.
-
-    A list of `zh` is also that of `zh-Hans`.
-    """
-    base = (language or "").split("-")[0]
-    names = [path.replace("{language}", tag) for tag in (language, base) if tag]
-    names = names if "{language}" in path else [path]
-    file = next((Path(name) for name in names if Path(name).is_file()), None)
-    if file is None:
-        return None
-    entries = set(map(str.strip, file.read_text(encoding="utf-8").lower().splitlines()))
-    words = sorted(entries - ALLOWED.get(base, set()) - {""}, key=lambda word: (-len(word), word))
-    if not words:
-        return None
-    either = "|".join(map(re.escape, words))
-    return re.compile(either if base in SPACELESS else rf"(?<!\w)(?:{either})(?!\w)")

@@ -224,6 +224,7 @@ def _put(entry: Entry, place: Path, target: Path) -> None:
     else:
         _make_directory(entry, place, ready)
     if target.is_dir() or ready.is_dir():  # of which one cannot take the other's place at once
+        shutil.rmtree(place / "old", ignore_errors=True)  # of a fetch that was killed just here
         with suppress(FileNotFoundError):
             os.rename(target, place / "old")
     os.replace(ready, target)
@@ -259,6 +260,10 @@ def _share(path: Path, name: Path) -> None:
 
 
 # ---------------------------------------------------------------- archives
+
+
+#: What reading a damaged archive raises.
+_DAMAGED = (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError)
 
 
 class _Bounded:
@@ -300,7 +305,7 @@ def _unpack(archive: Path, folder: str, directory: Path) -> None:
     except FetchFailed as error:
         _forget(archive)
         raise FetchFailed(f"{archive.name}: {error}") from None
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
+    except (*_DAMAGED, FileExistsError, NotADirectoryError) as error:
         _forget(archive)
         raise FetchFailed(f"{archive.name}: damaged: {error}") from None
     if links:

@@ -673,6 +673,63 @@ def lower_follows(data: Any, i: Any, end: Any, table: Any) -> Any:
     return False
 
 
+@inline
+def next_sentence(
+    data: Any, i: Any, begin: Any, end: Any, table: Any, slots: Any, mask: Any
+) -> Any:
+    """The first sentence from byte `i` on of a document: its bytes [start, stop), not trimmed.
+
+    `i` is where the one before it ends, or `begin`. `start` is `end` when there is none. This is
+    the one place that knows what a sentence is.
+    """
+    start = i
+    lettered = False  # since `start`
+    while i < end:
+        point, size = decode(data, i, end)
+        entry = table[point]
+        if not entry & ENDING:
+            if point == 10:
+                if lettered:
+                    break
+                start = i + 1
+            lettered |= entry & CLASS > NUMBER
+            i += size
+            continue
+        mark = i
+        marks = 0
+        stops = 0  # those of the marks that are full stops
+        spaceless = False  # one of the marks needs no space after it
+        spaced = False
+        while True:
+            if entry & ENDING:
+                full = point in FULL_STOP_POINTS
+                marks += 1
+                stops += full
+                spaceless |= point > 0x7F and not full
+            i += size
+            if i >= end:
+                spaced = True
+                break
+            point, size = decode(data, i, end)
+            entry = table[point]
+            kind = entry & CLASS
+            if not entry & ENDING_OR_CLOSING and kind != FORMAT and kind != MARK:
+                spaced = kind == SPACE
+                break
+        if not lettered:
+            continue
+        ended = spaceless or spaced
+        if spaced and stops == marks:
+            ended = not lower_follows(data, i, end, table)
+            if ended and marks == 1:
+                ended = not abbreviated(data, begin, mark, table, slots, mask)
+        if ended:
+            break
+    if not lettered:
+        return end, end
+    return start, i
+
+
 @kernel
 def count_sentences(
     data: Bytes, begins: Longs, ends: Longs, table: Table, slots: Hashes, counts: Longs
@@ -682,48 +739,33 @@ def count_sentences(
     mask = np.uint64(slots.size - 1)
     for d in range(begins.size):
         begin, end = begins[d], ends[d]
-        i = begin
         count = 0
-        lettered = False  # since the last end
-        while i < end:
-            point, size = decode(text, i, end)
-            entry = classes[point]
-            if not entry & ENDING:
-                if point == 10:
-                    count += lettered
-                    lettered = False
-                lettered |= entry & CLASS > NUMBER
-                i += size
-                continue
-            mark = i
-            marks = 0
-            stops = 0  # those of the marks that are full stops
-            spaceless = False  # one of the marks needs no space after it
-            spaced = False
-            while True:
-                if entry & ENDING:
-                    stop = point in FULL_STOP_POINTS
-                    marks += 1
-                    stops += stop
-                    spaceless |= point > 0x7F and not stop
-                i += size
-                if i >= end:
-                    spaced = True
-                    break
-                point, size = decode(text, i, end)
-                entry = classes[point]
-                kind = entry & CLASS
-                if not entry & ENDING_OR_CLOSING and kind != FORMAT and kind != MARK:
-                    spaced = kind == SPACE
-                    break
-            if not lettered:
-                continue
-            ended = spaceless or spaced
-            if spaced and stops == marks:
-                ended = not lower_follows(text, i, end, classes)
-                if ended and marks == 1:
-                    ended = not abbreviated(text, begin, mark, classes, words, mask)
-            if ended:
-                count += 1
-                lettered = False
-        counts[d] = count + lettered
+        stop = begin
+        while stop < end:
+            start, stop = next_sentence(text, stop, begin, end, classes, words, mask)
+            count += start < end
+        counts[d] = count
+
+
+@kernel
+def find_sentences(
+    data: Bytes,
+    begins: Longs,
+    ends: Longs,
+    table: Table,
+    slots: Hashes,
+    starts: Ints,
+    stops: Ints,
+) -> None:
+    """All sentences in order: start, stop (byte offsets). `slots` as in `count_sentences`."""
+    text, classes, words = pointer(data), pointer(table), pointer(slots)
+    mask = np.uint64(slots.size - 1)
+    found = 0
+    for d in range(begins.size):
+        begin, end = begins[d], ends[d]
+        stop = begin
+        while stop < end:
+            start, stop = next_sentence(text, stop, begin, end, classes, words, mask)
+            if start < end:
+                starts[found], stops[found] = trim(text, start, stop, classes)
+                found += 1

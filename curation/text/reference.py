@@ -198,24 +198,34 @@ ABBREVIATIONS = (
 )
 
 
-def sentences(text: str) -> int:
-    """How many sentences a text has (the definition is in `curation.text.view`)."""
-    count = 0
+def sentences(text: str) -> Iterator[tuple[int, int]]:
+    """The sentences of a text as characters [start, end) of it (the definition is in
+    `curation.text.view`)."""
+    begin = 0  # of the line
     for line in text.split("\n"):
-        lettered = False  # since the last end
-        i = 0
+        start = i = 0  # of the sentence
         while i < len(line):
             end = i + 1
             if line[i] in TERMINALS:
                 while end < len(line) and _after_mark(line[end]):
                     end += 1
-                if lettered and _ends_sentence(line, i, end):
-                    count += 1
-                    lettered = False
-            lettered |= character_class(line[i]) > NUMBER
+                if _lettered(line[start:end]) and _ends_sentence(line, i, end):
+                    yield _trimmed(text, begin + start, begin + end)
+                    start = end
             i = end
-        count += lettered
-    return count
+        if _lettered(line[start:]):
+            yield _trimmed(text, begin + start, begin + len(line))
+        begin += len(line) + 1
+
+
+def _lettered(text: str) -> bool:
+    return any(character_class(character) > NUMBER for character in text)
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    """Without the white space at both ends."""
+    part = text[start:end]
+    return start + len(part) - len(part.lstrip()), end - len(part) + len(part.rstrip())
 
 
 def _after_mark(character: str) -> bool:

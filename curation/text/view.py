@@ -375,6 +375,17 @@ class TextView:
         return Lines(offsets, starts, stops, flags)
 
     @cached_property
+    def sentences(self) -> Spans:
+        """Every sentence of the batch, without white space at its ends. What has no letter and is
+        not between two sentences of its line is in none."""
+        self._check_size()
+        offsets = offsets_of(self.sentence_counts())
+        starts, stops = (np.empty(offsets[-1], np.int32) for _ in range(2))
+        slots = _vocabulary(ABBREVIATIONS, True)
+        _kernels().find_sentences(*self._texts(), slots, starts, stops)
+        return Spans(offsets, starts, stops)
+
+    @cached_property
     def exact_hashes(self) -> NDArray[np.uint64]:
         """The hash of each of `words` as it is written, upper and lower case apart."""
         words = self.words
