@@ -8,7 +8,7 @@ INPUT  ?=
 RECIPE ?= pipelines/crawl-filter.yaml
 OUTPUT ?=
 
-.PHONY: setup setup-dev crawl-filter test lint bench soak clean
+.PHONY: setup setup-dev crawl-filter test lint bench soak lmplz clean
 
 setup: $(VENV)/.run
 setup-dev: $(VENV)/.dev
@@ -51,6 +51,21 @@ endif
 MINUTES ?= 10
 soak: setup-dev
 	@$(BIN)/python bench/soak.py --minutes $(MINUTES)
+
+# KenLM's own estimator, for `curation models train-kenlm` on corpora that do not fit into memory.
+KENLM := 0.3.0
+BOOST := libboost-program-options-dev libboost-system-dev libboost-thread-dev libboost-test-dev
+lmplz: $(BIN)/lmplz
+$(BIN)/lmplz: | $(VENV)/.run
+	@test -x $(BIN)/cmake || command -v cmake >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check cmake >&2
+	@PATH="$(abspath $(BIN)):$$PATH"; work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && \
+	echo "building lmplz of kenlm $(KENLM) (about a minute) ..." >&2 && \
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary kenlm --dest "$$work" kenlm==$(KENLM) >&2 && \
+	tar -xzf "$$work/kenlm-$(KENLM).tar.gz" -C "$$work" && \
+	{ cmake -S "$$work/kenlm-$(KENLM)" -B "$$work/build" -DCMAKE_BUILD_TYPE=Release >"$$work/log" 2>&1 || \
+	{ grep -A3 -i error "$$work/log" >&2; echo "wanted: a C++ compiler, zlib and boost (Debian: apt-get install g++ zlib1g-dev $(BOOST))" >&2; exit 2; }; } && \
+	cmake --build "$$work/build" --target lmplz build_binary --parallel 2 >"$$work/log" 2>&1 || { tail -5 "$$work/log" >&2; exit 2; }; \
+	install -m 755 "$$work/build/bin/build_binary" "$$work/build/bin/lmplz" $(BIN)/
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -249,10 +249,16 @@ def _models_verbs(verb: Callable[..., argparse.ArgumentParser]) -> None:
             f"--{name}",
             action="extend",
             nargs="+",
-            required=True,
             metavar="P",
             help=f"{what}: JSONL, Parquet, WET, text files, directories of these, runs",
         )
+    sub.add_argument(
+        "--pages",
+        action="extend",
+        nargs="+",
+        metavar="P",
+        help="instead of both: WARC files, whose prose is held against what lies around it",
+    )
     sub.add_argument("--output", required=True, metavar="NAME", help="or a path (/..., ./...)")
     sub.add_argument(
         "--on",
@@ -789,10 +795,16 @@ def _models_train_kenlm(options: argparse.Namespace) -> int:
 def _models_train_classifier(options: argparse.Namespace) -> int:
     """Train a fastText classifier on texts of two classes, and measure it on some held out."""
     from curation import models
+    from curation.extract.contrast import contrast
     from curation.models import classifier, corpus, training
     from curation.read import Tally
     from curation.storage import InputError
 
+    both = options.positive and options.negative
+    if bool(options.pages) == bool(options.positive or options.negative) or not (
+        options.pages or both
+    ):
+        return _say(USAGE, "--positive with --negative, or --pages: one of the two is wanted")
     name = str(options.output)
     named = name.startswith((".", "/"))
     target = Path(name) if named else models.directories()[0] / name
@@ -810,9 +822,18 @@ def _models_train_classifier(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     try:
+        if options.pages:
+            sides = list(contrast(corpus.pages(options.pages, tally)))
+            good = [text for side in sides for text in side.prose]
+            bad = [text for side in sides for text in side.rest]
+            source = f"prose against the rest of the pages of {', '.join(options.pages)}"
+        else:
+            good = list(corpus.texts(options.positive or [], tally, options.per))
+            bad = list(corpus.texts(options.negative or [], tally, options.per))
+            source = f"{', '.join(options.positive)} against {', '.join(options.negative)}"
         report = training.train(
-            corpus.texts(options.positive, tally, options.per),
-            corpus.texts(options.negative, tally, options.per),
+            good,
+            bad,
             target,
             held_out=options.held_out,
             keep_share=options.keep_share,
@@ -822,8 +843,7 @@ def _models_train_classifier(options: argparse.Namespace) -> int:
             granularity=options.granularity,
             language=options.language,
             license=options.license,
-            source=f"positive: {', '.join(options.positive)}; "
-            f"negative: {', '.join(options.negative)}",
+            source=source,
         )
     except (InputError, classifier.ClassifierError) as error:
         return _say(USAGE, str(error))

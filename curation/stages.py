@@ -20,11 +20,13 @@ from curation.filters.perplexity import Perplexity
 from curation.filters.quality import Quality
 from curation.filters.refinedweb_lines import RefinedWebLines
 from curation.filters.toxicity import Toxicity, ToxicSentences
+from curation.filters.url_filter import UrlFilter
 from curation.redact.names import Names
 from curation.redact.pii import Pii
 from curation.stage import Stage
 
 STAGES: dict[str, type[Stage]] = {
+    "url_filter": UrlFilter,
     "extract": Extract,
     "language": Language,
     "basic": Basic,

@@ -45,7 +45,7 @@ RUN = ("extract", "language", "gopher_quality", "exact_dedup", "minhash_dedup", 
 DIRECT = (
     *("gopher_repetition", "fineweb", "basic", "mc4"),
     *("c4", "refinedweb_lines", "normalise", "toxicity"),
-    *("pii", "perplexity"),
+    *("pii", "perplexity", "url_filter"),
 )
 PARAMETERS = {"perplexity": {"model": "kenlm/sample"}}
 
@@ -88,6 +88,8 @@ def test_the_output_of_a_heuristic_changes_with_its_version_only(plan: Plan, nam
     texts = pq.read_table(plan.run / plan.segments[0].directory / "text").sort_by("id")
     docs = Documents({n: texts[n].combine_chunks() for n in ("id", "text", "url", "language")})
     stage = STAGES[name](**PARAMETERS.get(name, {}))
+    docs = Documents({n: texts[n].combine_chunks() for n in ("id", "url", "text", "language")})
+    stage = STAGES[name]()
     if isinstance(stage, Editor):
         edited = stage.edit(docs)
         signals = {**edited.signals, "text": edited.text}

@@ -7,6 +7,7 @@ import math
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import kenlm
 import numpy as np
@@ -84,7 +85,7 @@ def test_the_reference_is_right_by_hand() -> None:
     same(found, {g: (math.log10(p), math.log10(b)) for g, (p, b) in BY_HAND.items()}, 1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(sentences, st.integers(1, 5))
 def test_the_estimate_is_that_of_the_reference(lines: list[list[str]], order: int) -> None:
     found = parse(write([" ".join(line) for line in lines], order))
@@ -94,18 +95,30 @@ def test_the_estimate_is_that_of_the_reference(lines: list[list[str]], order: in
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_file_is_that_of_lmplz(name: str, order: int, tmp_path: Path) -> None:
+    against_lmplz(TEXTS[name], order, tmp_path)
+
+
+def against_lmplz(lines: list[str], order: int, tmp_path: Path) -> None:
     lmplz = shutil.which("lmplz")
     if lmplz is None:
         pytest.skip("lmplz is not on the PATH (make lmplz)")
     command = [lmplz, "-o", str(order), "--skip_symbols", "--discount_fallback", "-S", "64M"]
-    text = "".join(line + "\n" for line in TEXTS[name]).encode()
+    text = "".join(line + "\n" for line in lines).encode()
     theirs = subprocess.run(
         [*command, "-T", str(tmp_path) + "/"], input=text, capture_output=True, check=True
     ).stdout
-    ours = write(TEXTS[name], order)
+    ours = write(lines, order)
     assert [*parse(ours)] == [*parse(theirs)]  # in the same order
     finite = {g: (p, max(b, math.log10(reference.TINY))) for g, (p, b) in parse(theirs).items()}
     same(parse(ours), finite, 1e-5)
+
+
+@pytest.mark.real
+def test_real_documents_give_the_numbers_of_lmplz(
+    golden: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    lines = [line for row in golden[::16] for line in row["text"].split("\n")]
+    against_lmplz(lines, 5, tmp_path)
 
 
 @pytest.mark.parametrize("order", [2, 3, 5])
@@ -150,7 +163,7 @@ def test_kenlm_gives_the_same_scores_by_both_files_and_they_sum_to_one(
     assert sum(10**score for score in states["lm.binary"].values()) == pytest.approx(1, abs=1e-5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(sentences, st.integers(1, 6))
 def test_kernels_are_their_references(lines: list[list[str]], order: int) -> None:
     corpus = Corpus.of(map(" ".join, lines))
@@ -201,9 +214,9 @@ def test_too_little_text_is_refused_in_one_line_that_names_the_option() -> None:
 
 
 def test_more_words_than_fit_are_refused_naming_lmplz(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_WORDS", 4)
+    monkeypatch.setattr(module, "MAX_WORDS", 6)
     assert Corpus.of(["a b", "c d"]).words == 4
-    with pytest.raises(EstimationError, match="more than 4 words: lmplz"):
+    with pytest.raises(EstimationError, match="more than 50,000,000 words: lmplz"):
         Corpus.of(["a b", "c d", "e"])
 
 

@@ -135,3 +135,16 @@ def test_a_run_goes_on_only_with_the_models_that_it_began_with(
     inputs = [tmp_path / "a.jsonl", tmp_path / "one.jsonl"]
     with pytest.raises(RunFailed, match="weights has sha256"):  # found by the second task
         run(wanted, inputs=inputs, output=tmp_path / "other", workers=1)
+
+
+def test_a_folder_of_lists_is_known_by_its_files_and_their_names(tmp_path: Path) -> None:
+    (tmp_path / "adult").mkdir()
+    (tmp_path / "adult" / "domains").write_text("a.example\n")
+    first = models.digest(tmp_path)
+    assert models.size(tmp_path) == len("a.example\n")
+    (tmp_path / "adult" / "domains").rename(tmp_path / "adult" / "urls")
+    assert models.digest(tmp_path) != first
+    (tmp_path / "adult" / "urls").rename(tmp_path / "adult" / "domains")
+    assert models.digest(tmp_path) == first
+    (tmp_path / "adult" / "domains").write_text("b.example, longer\n")
+    assert models.digest(tmp_path) != first

@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from curation import cli, models, run
+from curation.document import RawDocument
+from curation.extract.contrast import contrast
 from curation.models import card, classifier, corpus, scores
 from curation.models.classifier import ClassifierError, Options
 from curation.models.training import render, split, train
@@ -63,7 +65,7 @@ def test_what_is_skipped_is_counted(tmp_path: Path) -> None:
 
 def test_files_that_are_not_texts_and_half_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.warc").write_bytes(b"WARC/1.0\r\n")
-    with pytest.raises(InputError, match=r"a\.warc: neither JSONL"):
+    with pytest.raises(InputError, match=r"a\.warc: no file of the kinds parquet, jsonl"):
         read(tmp_path / "a.warc")
     half = gzip.compress(b'{"text": "one"}\n' * 1000)[:-20]
     (tmp_path / "b.jsonl.gz").write_bytes(half)
@@ -149,3 +151,35 @@ def test_the_command_trains_and_says_what_came_of_it(
     error = capsys.readouterr().err
     assert "none.txt" in error
     assert error.count("\n") == 1
+
+    assert cli.main(command) == 2
+    assert "--positive with --negative, or --pages" in capsys.readouterr().err
+
+
+def test_a_page_gives_its_prose_and_what_lies_around_it() -> None:
+    sentences = "The mill stands by the river, and its wheel has turned for three hundred years. "
+    menu = "".join(f"<li><a href=/{i}>Section number {i} of it</a></li>" for i in range(30))
+    html = (
+        f"<html><body><nav><ul>{menu}</ul></nav><main><article><h1>A mill</h1>"
+        + f"<p>{sentences * 4}</p>" * 4
+        + "</article></main></body></html>"
+    )
+    [found, nothing] = contrast(
+        RawDocument(id="0" * 32, content=content) for content in (html.encode(), b"<p>short")
+    )
+    assert "\n".join(found.prose).count("three hundred years") == 16
+    assert "Section number 7" in "\n".join(found.rest)
+    assert "Section" not in "\n".join(found.prose)
+    assert "hundred" not in "\n".join(found.rest)
+    assert nothing == ([], [])
+
+
+def test_the_command_trains_on_pages_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sample_crawl: Path
+) -> None:
+    command = ["models", "train-classifier", "--pages", str(sample_crawl), "--dim", "8"]
+    command += ["--bucket", "1000", "--output", str(tmp_path / "m"), "--held-out", "0.3", "--json"]
+    assert cli.main(command) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert min(said["texts"]["train"].values()) > 5
+    assert card.read(tmp_path / "m").settings["report"]["roc_auc"] == said["roc_auc"]

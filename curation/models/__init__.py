@@ -90,7 +90,8 @@ def _missing(name: str, known: table.Entry | None) -> tuple[str, str]:
 
 
 def digest(path: str | Path) -> str:
-    """SHA-256 of a file, in hex; of a directory that of its card, which names those of its files.
+    """SHA-256 of a file, in hex; of a directory that of its card, which names those of its files;
+    of one without a card (lists) that of what `sha256sum` would say of all files in it.
 
     Remembered while size and modification time stay. Raises CardError for a directory whose files
     are not those of its card.
@@ -98,6 +99,9 @@ def digest(path: str | Path) -> str:
     path = Path(path)
     if not path.is_dir():
         return _digest(path)
+    if not (path / card.NAME).is_file():
+        said = (f"{_digest(path / name)}  {name}\n" for name in _files(path))
+        return hashlib.sha256("".join(said).encode("utf-8", "surrogateescape")).hexdigest()
     for name, wanted in card.read(path).files.items():
         if _digest(path / name) != wanted:
             raise card.CardError(f"{path / name}: not the file that {card.NAME} names")
@@ -105,10 +109,17 @@ def digest(path: str | Path) -> str:
 
 
 def size(path: str | Path) -> int:
-    """Bytes of a file, or of all files of a model."""
+    """Bytes of a file, or of all files of a model or a folder of lists."""
     path = Path(path)
-    files = [path / name for name in card.read(path).files] if path.is_dir() else [path]
+    files = [path / name for name in _files(path)] if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files)
+
+
+def _files(directory: Path) -> list[str]:
+    """What belongs to a directory: the files of its card, else all."""
+    if (directory / card.NAME).is_file():
+        return list(card.read(directory).files)
+    return sorted(p.relative_to(directory).as_posix() for p in directory.rglob("*") if p.is_file())
 
 
 def _digest(path: Path) -> str:

@@ -46,11 +46,13 @@ def _known(entry: table.Entry) -> dict[str, Any]:
         path = models.find(entry.name)
     except models.ModelNotFound:
         return row
-    return {**row, "about": False, "command": None, **_on_disk(path)}
+    return {**row, "about": False, "command": None, **_on_disk(path, entry.settings is not None)}
 
 
-def _on_disk(path: Path) -> dict[str, Any]:
+def _on_disk(path: Path, with_card: bool = False) -> dict[str, Any]:
     try:
+        if with_card and path.is_dir():
+            card.read(path)
         return {"path": str(path), "bytes": models.size(path), "problem": None}
     except (card.CardError, OSError) as error:
         return {"path": str(path), "bytes": None, "problem": str(error)}

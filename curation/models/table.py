@@ -177,7 +177,7 @@ def _languages() -> Iterator[Entry]:
     yield Entry(
         name="lid/openlid",
         kind="lid",
-        purpose="200 languages of FLORES-200; wants lower case without punctuation and digits",
+        purpose="200 languages of FLORES-200",
         license="GPL 3.0",
         source="OpenLID v2 (Burchell et al., arXiv 2305.13820)",
         about=1230 * MB,
@@ -189,6 +189,7 @@ def _languages() -> Iterator[Entry]:
                 sha256="f01b47c6182909291a3394f77f682031aaeade346e443c4e496e94bd2a9fa703",
             ),
         ),
+        settings={"normaliser": "openlid"},
     )
 
 
@@ -366,6 +367,14 @@ def _lists() -> Iterator[Entry]:
             path="assets/url_filterblacklistsv0_3_0.tar.gz",
         ),
         settings={},
+    )
+    yield Entry(
+        name="url/words",
+        kind="words",
+        purpose="words of addresses: RefinedWeb's three lists, as FineWeb has them",
+        license="Apache 2.0",
+        source="datatrove, URLFilter",
+        package=Package(distribution="datatrove", module="datatrove", path="assets"),
     )
 
 

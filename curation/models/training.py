@@ -87,6 +87,7 @@ def train(
     language: str | None = None,
     license: str = "",
     source: str = "",
+    demonstration: bool = False,
 ) -> dict[str, Any]:
     """Trains a classifier into the directory `target`; returns the report, which its card has, too.
 
@@ -101,7 +102,7 @@ def train(
             which = "positive" if not positives else "negative"
             raise ClassifierError(f"no {which} text is there to {name}: more texts are wanted")
     said = {"language": language, "license": license, "source": source}
-    with card.new(target, kind=KIND, **said) as (place, settings):
+    with card.new(target, kind=KIND, demonstration=demonstration, **said) as (place, settings):
         settings.update(
             classifier.fit(
                 *(parts.train[1], parts.train[0], place, chosen, preparation, granularity)

@@ -28,8 +28,10 @@ Flags = NDArray[np.bool_]
 SPECIAL = ("<unk>", "<s>", "</s>")
 UNKNOWN, BEGIN, END = range(len(SPECIAL))
 
-#: Words of the largest corpus that is estimated here; beyond it lmplz, which works on disk.
+#: Words and ends of sentences of the largest corpus that is estimated here; beyond it lmplz, which
+#: works on disk.
 MAX_WORDS = 50_000_000
+TOO_MANY = f"more than {MAX_WORDS:,} words: lmplz is wanted (make lmplz), or fewer words"
 
 #: KenLM is compiled for orders up to this (KENLM_MAX_ORDER).
 MAX_ORDER = 6
@@ -79,10 +81,8 @@ class Corpus:
             tokens.extend([i for i in map(vocabulary.__getitem__, found) if i > END])
             tokens.append(END)
             sentences += 1
-            if len(tokens) - 1 - 2 * sentences > MAX_WORDS:
-                raise EstimationError(
-                    f"more than {MAX_WORDS:,} words: lmplz is wanted (make lmplz), or fewer words"
-                )
+            if len(tokens) - 1 - sentences > MAX_WORDS:
+                raise EstimationError(TOO_MANY)
         if not sentences:
             raise EstimationError("no text to estimate a model from")
         words = len(tokens) - 1 - 2 * sentences
@@ -110,8 +110,8 @@ class Grams:
 class Estimate:
     """The model of a corpus, n-grams of one order after the other.
 
-    `sizes`: number of n-grams of each order. Memory: about 60 bytes for each word besides the
-    corpus itself.
+    `sizes`: number of n-grams of each order. Memory: about 140 bytes for each word (order 5,
+    English; bench/judges_estimator.py), so 7 GB for MAX_WORDS.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Estimate:
             probability = found + gammas[context] * probability[lower]
             if order == 1:
                 probability[BEGIN] = 1  # it is never predicted
-            logs = np.minimum(np.log10(probability), np.float32(0))
+            logs = np.minimum(_log10(probability), np.float32(0))
             no = np.zeros(ends.size, bool)
             known = Grams(order, ends, lower, logs, np.zeros_like(logs), no, no)
             group = np.cumsum(first, dtype=np.int32)
@@ -236,12 +236,16 @@ def _normalised(
         return totals, left / totals
 
 
+def _log10(numbers: Floats) -> Floats:
+    """Discounts of 0 may leave nothing: lmplz then writes -inf, which KenLM refuses to read."""
+    result: Floats = np.log10(np.maximum(numbers, np.finfo(np.float32).tiny))
+    return result
+
+
 def _extended(grams: Grams, totals: Floats, gammas: Floats, suffixes: Ints) -> Grams:
     """The n-grams, now that those of the next order are known."""
     context = totals > 0
-    # Discounts of 0 may leave nothing: lmplz then writes -inf, which KenLM refuses to read.
-    left = np.maximum(gammas, np.finfo(np.float32).tiny)
-    backoff = np.log10(left, out=np.zeros_like(grams.backoff), where=context)
+    backoff = np.where(context, _log10(gammas), np.float32(0))
     suffix = np.zeros_like(context)
     suffix[suffixes] = True
     return replace(grams, backoff=backoff, context=context, suffix=suffix)

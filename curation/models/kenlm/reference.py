@@ -46,7 +46,7 @@ def estimate(
             probability["<s>",] = 1.0  # it is never predicted
     del probability[()]
     return {
-        gram: (math.log10(p), math.log10(max(backoff.get(gram, 1.0), TINY)))
+        gram: (math.log10(max(p, TINY)), math.log10(max(backoff.get(gram, 1.0), TINY)))
         for gram, p in probability.items()
     }
 

@@ -27,7 +27,15 @@ import numpy as np
 
 from curation.models import card
 from curation.models.kenlm import KIND, LanguageModel, arpa, binary
-from curation.models.kenlm.estimate import FALLBACK, Corpus, Estimate
+from curation.models.kenlm.estimate import (
+    FALLBACK,
+    MAX_ORDER,
+    MAX_WORDS,
+    TOO_MANY,
+    Corpus,
+    Estimate,
+    EstimationError,
+)
 from curation.models.kenlm.normalise import NORMALISERS
 
 #: Lines that SentencePiece learns from: CCNet gives it a million openings of Wikipedia.
@@ -38,6 +46,8 @@ THREADS = 4
 
 _LONGEST = 1 << 20  # bytes of a line that SentencePiece learns from; it passes over longer ones
 _BATCH = 1024  # lines that are encoded at a time
+
+TOKENIZERS = ("sentencepiece", "words")
 
 Say = Callable[[str], None]
 
@@ -80,10 +90,13 @@ def train(
     `target` that was not there before.
     """
     lmplz = _lmplz(options.estimator)
+    _check(options)
     with tempfile.TemporaryDirectory(prefix="gristmill-kenlm-") as folder:
         scratch = Path(folder)
         lines, pieces, held_out = (scratch / name for name in ("lines", "pieces", "held_out"))
         counts = _divide(texts, lines, held_out, options, say)
+        if not lmplz and counts["words"] > MAX_WORDS:
+            raise EstimationError(TOO_MANY)
         made = scratch / "model"
         with card.new(made, kind=KIND, **said) as (place, settings):
             encode, settings["tokenizer"] = _tokenizer(lines, counts["lines"], place, options, say)
@@ -112,6 +125,15 @@ def train(
         "percentiles": percentiles,
         "bytes": size,
     }
+
+
+def _check(options: Options) -> None:
+    """Says at once what would be found out late."""
+    if not 2 <= options.order <= MAX_ORDER:
+        raise TrainingError(f"order {options.order}: 2 to {MAX_ORDER} is wanted")
+    if options.tokenizer not in TOKENIZERS and not Path(options.tokenizer).is_file():
+        known = ", ".join(TOKENIZERS)
+        raise TrainingError(f"tokenizer {options.tokenizer}: no file, and none of {known}")
 
 
 def render(report: Mapping[str, Any]) -> str:
@@ -182,9 +204,9 @@ def _tokenizer(
     if options.tokenizer == "sentencepiece":
         say(f"learning {options.vocabulary:,} pieces from {min(count, SAMPLE):,} lines")
         file.write_bytes(_sentencepiece(lines, count, options))
-    else:
-        shutil.copyfile(options.tokenizer, file)
     try:
+        if not file.exists():
+            shutil.copyfile(options.tokenizer, file)
         model = SentencePieceProcessor(model_file=str(file))
     except (OSError, RuntimeError):
         raise TrainingError(f"{options.tokenizer}: no SentencePiece model") from None
@@ -217,7 +239,8 @@ def _sentencepiece(lines: Path, count: int, options: Options) -> bytes:
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise TrainingError(f"SentencePiece: {' '.join(str(error).split())[:200]}") from None
+        problem = " ".join(str(error).split()).rpartition("] ")[2]  # after file and condition
+        raise TrainingError(f"SentencePiece: {problem[:200]}") from None
     return made.getvalue()
 
 
@@ -238,8 +261,8 @@ def _here(pieces: Path, weights: Path, scratch: Path, options: Options) -> list[
 def _by_lmplz(pieces: Path, weights: Path, scratch: Path, options: Options) -> list[int]:
     """As `_here`, by KenLM's own programs."""
     text = scratch / "lm.arpa"
-    command: list[Any] = [_tool("lmplz"), "-o", options.order, "--skip_symbols", "-S", "50%"]
-    command += ["-T", f"{scratch}/", "--text", pieces, "--arpa", text]
+    command: list[Any] = [_tool("lmplz"), "-o", options.order, "--skip_symbols"]
+    command += ["-S", f"{_memory(pieces)}b", "-T", f"{scratch}/", "--text", pieces, "--arpa", text]
     _call([*command, "--discount_fallback"] if options.fallback else command)
     if options.form == "binary":
         _call([_tool("build_binary"), "probing", text, weights])
@@ -249,6 +272,12 @@ def _by_lmplz(pieces: Path, weights: Path, scratch: Path, options: Options) -> l
     with text.open(encoding="utf-8") as file:
         head = list(islice(file, options.order + 1))
     return [int(line.partition("=")[2]) for line in head[1:]]
+
+
+def _memory(pieces: Path) -> int:
+    """Bytes that lmplz may take: it fills all that it is given, however small the text, and works
+    on disk where it is given less than it could use."""
+    return min(max(1 << 28, 32 * pieces.stat().st_size), 1 << 31)
 
 
 def _packed(file: BinaryIO) -> BinaryIO:
@@ -280,8 +309,9 @@ def _call(command: list[Any]) -> None:
 
 def _perplexities(model: Path, held_out: Path) -> list[float]:
     loaded = LanguageModel(model)
-    scores = loaded.score(json.loads(line) for line in held_out.open())
-    found = [score.perplexity for score in scores if score.perplexity is not None]
+    with held_out.open() as lines:
+        scores = loaded.score(map(json.loads, lines))
+        found = [score.perplexity for score in scores if score.perplexity is not None]
     if not found:
         raise TrainingError(
             "no words in the documents held out: more text is wanted, or --held-out"
