@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from curation.models import card, kenlm
+from curation.models import card, kenlm, table
 
 #: Log10 probabilities and backoffs, so that every sum below can be done by hand.
 ARPA = """\\data\\
@@ -175,3 +175,14 @@ def test_damaged_and_other_models_are_refused_in_one_line(tmp_path: Path) -> Non
     assert "\n" not in str(raised.value)
     with pytest.raises(card.CardError, match="of kind 'classifier'"):
         kenlm.load(make(tmp_path / "c", kind="classifier"))
+
+
+def test_what_is_fetched_has_the_settings_that_are_wanted() -> None:
+    entries = [e for e in table.entries() if e.kind == kenlm.KIND and e.settings is not None]
+    assert len(entries) > 40
+    for entry in entries:
+        settings = kenlm.Settings.model_validate(entry.settings)
+        names = {file.name for file in entry.files}
+        assert isinstance(settings.tokenizer, kenlm.SentencePiece)
+        assert {settings.model, settings.tokenizer.file} == names
+        assert settings.buckets and settings.buckets.head < settings.buckets.middle
