@@ -22,14 +22,8 @@ from warcio.archiveiterator import ArchiveIterator
 ROOT = Path(__file__).resolve().parent.parent
 RECIPE = ROOT / "pipelines" / "crawl-filter.yaml"
 BUILT = (
-    "extract",
-    "language",
-    "gopher_repetition",
-    "gopher_quality",
-    "c4",
-    "fineweb",
-    "exact_dedup",
-    "minhash_dedup",
+    *("url_filter", "extract", "language", "gopher_repetition", "gopher_quality", "c4", "fineweb"),
+    *("perplexity", "quality", "toxicity", "exact_dedup", "minhash_dedup", "pii"),
 )
 
 

@@ -52,6 +52,7 @@ def render(stats: Mapping[str, Any]) -> str:
             rows.append(_less(f"  dropped {reason}", count, documents, entered, words, size))
         for error, count in _largest(stage["failures"]):
             rows.append(_less(f"  failed {error}", count, documents, entered, None, ""))
+        rows += _edited(stage, documents)
     output = stats["output"]
     rows.append(
         (
@@ -118,6 +119,25 @@ def render_rules(found: Sequence[Mapping[str, Any]]) -> str:
         f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}"
         for a, b, c, d in rows
     )
+
+
+def _edited(stage: Mapping[str, Any], documents: int) -> list[Sequence[str]]:
+    """A line of what a stage that had text changed of it; the documents stay."""
+    count, entered = stage["edited"]["documents"], stage["in"]
+    if not count or entered["words"] is None:
+        return []
+    words, size = (stage["inserted"][unit] - stage["removed"][unit] for unit in ("words", "bytes"))
+    sign = "-" if size < 0 else "+" if size else ""
+    return [
+        (
+            "  edited",
+            _count(count),
+            _share(count, documents),
+            _share(count, entered["documents"]),
+            f"{words:+,}" if words else "0",
+            sign + _size(abs(size), words),
+        )
+    ]
 
 
 def _less(

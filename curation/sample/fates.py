@@ -2,9 +2,8 @@
 
 The fates assume this chain: url_filter, extract (resiliparse, main content, with list bullets),
 language (keep en, from 0.65), gopher_repetition, gopher_quality, c4 without the rule on terminal
-punctuation, fineweb, perplexity (kenlm/sample, at most 250), exact_dedup, minhash_dedup, pii.
-`drop:toxicity` additionally assumes a toxicity stage before exact_dedup. Without such a stage the
-pages that it would drop are kept.
+punctuation, fineweb, perplexity (kenlm/sample, at most 250), toxicity, exact_dedup, minhash_dedup,
+pii. Without one of them, the pages that it would drop are kept.
 
 A stage without a rule means that several of its rules hold, so that the first one decides.
 """
