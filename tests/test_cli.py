@@ -103,8 +103,9 @@ def test_run_prints_the_table_and_where_things_lie(home: Path) -> None:
     assert lines[0].startswith(" ") and lines[0].split()[0] == "documents"
     names = [line.split()[0] for line in lines if line and not line.startswith((" ", "-"))]
     assert names == [
-        "records", "documents", "extract", "language", "gopher_repetition", "gopher_quality", "c4",
-        "fineweb", "exact_dedup", "minhash_dedup", "output", "documents", "ledger", "look",
+        "records", "documents", "url_filter", "extract", "language", "gopher_repetition",
+        "gopher_quality", "c4", "fineweb", "perplexity", "quality", "toxicity", "exact_dedup",
+        "minhash_dedup", "pii", "output", "documents", "ledger", "look",
     ]  # fmt: skip
     widths = {len(line) for line in lines[1:2]}
     assert all(len(line) <= max(widths) for line in lines[: lines.index("")])
@@ -115,17 +116,27 @@ def test_run_prints_the_table_and_where_things_lie(home: Path) -> None:
 
 def test_the_numbers_of_the_table_add_up(home: Path) -> None:
     """As by eye: what a stage kept is what the line above it kept, plus its own negative lines."""
-    rows: list[tuple[str, int, list[int]]] = []  # name, documents, the indented lines below
-    for line in curation("stats", "runs/latest", cwd=home).stdout.splitlines()[2:]:
+    lines = curation("stats", "runs/latest", cwd=home).stdout.splitlines()
+    ends = [lines[0].index(title) + len(title) for title in ("documents", "words")]
+
+    def numbers(line: str) -> list[int | None]:
+        """What stands in the columns of documents and of words."""
+        cells = [line[:end].rpartition("  ")[2] if len(line) >= end else "" for end in ends]
+        return [int(c.replace(",", "")) if c.strip() else None for c in cells]
+
+    rows: list[tuple[str, list[int | None], list[list[int | None]]]] = []  # with lines below
+    for line in lines[2:]:
         if line.startswith("  "):
-            rows[-1][2].append(int(line.split()[2].replace(",", "")))
+            rows[-1][2].append(numbers(line))
         elif not line.startswith("-"):
-            name, count = line.split()[:2]
-            rows.append((name, int(count.replace(",", "")), []))
+            rows.append((line.split()[0], numbers(line), []))
     (_, records, skipped), *stages = rows
-    assert records - sum(skipped) == stages[0][1]
+    assert records[0] and records[0] - sum(n[0] or 0 for n in skipped) == stages[0][1][0]
     for (_, before, _), (name, kept, lost) in itertools.pairwise(stages):
-        assert kept == before + sum(lost), name
+        for column in (0, 1):
+            if before[column] is not None:
+                assert kept[column] == before[column] + sum(n[column] or 0 for n in lost), name
+    assert [name for name, _, lost in stages for n in lost if n[0] is None] == ["c4", "pii"]
     assert stages[-1][0] == "output" and stages[-1][1] == stages[-2][1]
 
 
@@ -221,7 +232,9 @@ def test_whatif_agrees_with_a_run_of_those_thresholds(home: Path, tmp_path: Path
     }
     drops.pop("extract:empty")
     assert {r["rule"]: r["drops"] for r in found["rules"] if r["drops"]} == drops
-    assert found["not_simulated"] == ["extract", "c4", "exact_dedup", "minhash_dedup"]
+    assert found["not_simulated"] == [
+        *("extract", "c4", "exact_dedup", "minhash_dedup", "pii"),
+    ]
     before = found["before"]["kept"]["documents"]
     assert before == as_json("stats", "runs/latest", cwd=home)["output"]["documents"]
     # Stricter thresholds: nothing new comes to the global step, so nothing is unknown.

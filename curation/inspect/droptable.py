@@ -52,7 +52,7 @@ def render(stats: Mapping[str, Any]) -> str:
             rows.append(_less(f"  dropped {reason}", count, documents, entered, words, size))
         for error, count in _largest(stage["failures"]):
             rows.append(_less(f"  failed {error}", count, documents, entered, None, ""))
-        rows += _edited(stage, documents)
+        rows += _edited(stage)
     output = stats["output"]
     rows.append(
         (
@@ -121,19 +121,17 @@ def render_rules(found: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _edited(stage: Mapping[str, Any], documents: int) -> list[Sequence[str]]:
-    """A line of what a stage that had text changed of it; the documents stay."""
-    count, entered = stage["edited"]["documents"], stage["in"]
-    if not count or entered["words"] is None:
+def _edited(stage: Mapping[str, Any]) -> list[Sequence[str]]:
+    """A line of what a stage that had text changed of it; the documents stay, and are no column."""
+    count = stage["edited"]["documents"]
+    if not count or stage["in"]["words"] is None:
         return []
     words, size = (stage["inserted"][unit] - stage["removed"][unit] for unit in ("words", "bytes"))
     sign = "-" if size < 0 else "+" if size else ""
     return [
         (
-            "  edited",
-            _count(count),
-            _share(count, documents),
-            _share(count, entered["documents"]),
+            f"  edited {_count(count)} documents",
+            *("", "", ""),
             f"{words:+,}" if words else "0",
             sign + _size(abs(size), words),
         )
