@@ -743,7 +743,7 @@ def _models_fetch(options: argparse.Namespace) -> int:
 def _models_train_kenlm(options: argparse.Namespace) -> int:
     """Train an n-gram language model, as CCNet's, with its tokenizer and percentiles."""
     from curation import models
-    from curation.models import corpus
+    from curation.extract import corpus
     from curation.models.kenlm import estimate, train
     from curation.read import Tally
     from curation.storage import InputError
@@ -795,8 +795,9 @@ def _models_train_kenlm(options: argparse.Namespace) -> int:
 def _models_train_classifier(options: argparse.Namespace) -> int:
     """Train a fastText classifier on texts of two classes, and measure it on some held out."""
     from curation import models
+    from curation.extract import corpus
     from curation.extract.contrast import contrast
-    from curation.models import classifier, corpus, training
+    from curation.models import classifier, training
     from curation.read import Tally
     from curation.storage import InputError
 

@@ -14,8 +14,9 @@ import pytest
 
 from curation import cli, models, run
 from curation.document import RawDocument
+from curation.extract import corpus
 from curation.extract.contrast import contrast
-from curation.models import card, classifier, corpus, scores
+from curation.models import card, classifier, scores
 from curation.models.classifier import ClassifierError, Options
 from curation.models.training import render, split, train
 from curation.read import Tally
