@@ -13,7 +13,7 @@ import yaml
 from curation.api import plan
 from curation.document import Documents
 from curation.engine.chain import as_column
-from curation.engine.recipe import load
+from curation.engine.recipe import RecipeError, load
 from curation.filters import thresholds
 from curation.filters.gopher_quality import STOP_WORDS
 from curation.stage import Filter
@@ -28,9 +28,20 @@ def test_every_shipped_recipe_plans_without_a_warning(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "x.warc").write_bytes(b"")
-    found = plan(path, inputs=[tmp_path / "x.warc"], output=tmp_path / "run")
+    settings = ["perplexity.model=kenlm/sample"] if path.stem == "ccnet" else []
+    found = plan(path, inputs=[tmp_path / "x.warc"], output=tmp_path / "run", settings=settings)
     assert found.recipe.settings.name == path.stem
     assert capsys.readouterr().err == ""
+
+
+def test_a_preset_whose_model_is_missing_names_what_brings_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRISTMILL_MODELS", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "x.warc").write_bytes(b"")
+    with pytest.raises(RecipeError, match="curation models fetch kenlm/ccnet-en"):
+        plan(ROOT / "pipelines" / "ccnet.yaml", inputs=[tmp_path / "x.warc"])
 
 
 @pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
