@@ -30,8 +30,9 @@ import pyarrow.parquet as pq
 
 from curation.document import Documents
 from curation.filters import cld2, stop_words
-from curation.filters.language import LID_176, Language, _as_line, _load
+from curation.filters.language import LID_176, Language, _load
 from curation.filters.languages import bcp47
+from curation.models.classifier import as_line
 from curation.text.view import TextView
 
 #: lid.176's names for what the sets call otherwise.
@@ -167,7 +168,7 @@ def alternatives(scored: Sequence[Scored]) -> Iterator[dict[str, float]]:
     view = TextView(pa.array([one.text for one in english], pa.large_string()))
     functional = view.vocabulary_counts(stop_words.of_language("en"), "unicode", False)
     for one, stops, words in zip(english, functional, view.word_counts(), strict=True):
-        top = [p for p, _ in model._predict(_as_line(one.text) + "\n", 5, 0.0, "strict")]
+        top = [p for p, _ in model._predict(as_line(one.text) + "\n", 5, 0.0, "strict")]
         votes = [(*model.classify(line), len(line)) for line in one.text.splitlines()]
         letters = sum(size for _, _, size in votes)
         yield {

@@ -742,14 +742,12 @@ def _models_fetch(options: argparse.Namespace) -> int:
 
 def _models_train_kenlm(options: argparse.Namespace) -> int:
     """Train an n-gram language model, as CCNet's, with its tokenizer and percentiles."""
-    from curation import models
     from curation.extract import corpus
     from curation.models.kenlm import estimate, train
     from curation.read import Tally
     from curation.storage import InputError
 
-    name = options.output or f"kenlm/{options.language}"
-    target = Path(name) if name.startswith((".", "/")) else models.directories()[0] / name
+    target = _place_of(options.output or f"kenlm/{options.language}")
     how = train.Options(
         order=options.order,
         vocabulary=options.vocabulary,
@@ -782,19 +780,11 @@ def _models_train_kenlm(options: argparse.Namespace) -> int:
         )
     except (InputError, train.TrainingError, estimate.EstimationError) as error:
         return _say(USAGE, str(error))
-    for reason, count in sorted(tally.skipped.items()):
-        print(f"curation: {count:,} records skipped: {reason}", file=sys.stderr)
-    if options.json:
-        _print_json({"path": str(target), **report})
-    else:
-        print(train.render(report))
-        print(f"{'model':<14}{target}")
-    return DONE
+    return _trained(options, tally, target, report, train.render(report))
 
 
 def _models_train_classifier(options: argparse.Namespace) -> int:
     """Train a fastText classifier on texts of two classes, and measure it on some held out."""
-    from curation import models
     from curation.extract import corpus
     from curation.extract.contrast import contrast
     from curation.models import classifier, training
@@ -806,9 +796,7 @@ def _models_train_classifier(options: argparse.Namespace) -> int:
         options.pages or both
     ):
         return _say(USAGE, "--positive with --negative, or --pages: one of the two is wanted")
-    name = str(options.output)
-    named = name.startswith((".", "/"))
-    target = Path(name) if named else models.directories()[0] / name
+    target = _place_of(options.output)
     tally = Tally()
     how = classifier.Options(
         dim=options.dim,
@@ -848,11 +836,24 @@ def _models_train_classifier(options: argparse.Namespace) -> int:
         )
     except (InputError, classifier.ClassifierError) as error:
         return _say(USAGE, str(error))
+    return _trained(options, tally, target, report, training.render(report))
+
+
+def _place_of(name: str) -> Path:
+    """Where a model that is trained goes: a path, or a name below the models' directory."""
+    from curation import models
+
+    return Path(name) if name.startswith((".", "/")) else models.directories()[0] / name
+
+
+def _trained(
+    options: argparse.Namespace, tally: Any, target: Path, report: dict[str, Any], shown: str
+) -> int:
+    """What a training says at its end: what was not read, the report, where the model lies."""
     for reason, count in sorted(tally.skipped.items()):
         print(f"curation: {count:,} records skipped: {reason}", file=sys.stderr)
     if options.json:
         _print_json({"path": str(target), **report})
     else:
-        print(training.render(report))
-        print(f"\nmodel  {target}")
+        print(f"{shown}\n\nmodel  {target}")
     return DONE

@@ -14,9 +14,10 @@ from pydantic import ValidationError
 from bench.scores_language import SAME, Scored, labelled
 from curation import models
 from curation.document import Documents
-from curation.filters.language import LID_176, Language, _as_line, _load
+from curation.filters.language import LID_176, Language, _load
 from curation.filters.languages import bcp47, scripts
 from curation.models import card
+from curation.models.classifier import as_line
 
 ENGLISH = "The mill stands by the river, and its wheel has turned for three hundred years."
 GERMAN = "Die Mühle steht am Fluss, und ihr Rad dreht sich seit dreihundert Jahren."
@@ -64,7 +65,7 @@ def test_the_same_as_the_public_call_of_fasttext() -> None:
 
     model = load_model(str(models.find(LID_176)))
     for text in (ENGLISH, GERMAN, "x", f"{ENGLISH}\n{GERMAN}"):
-        [label], [probability] = model.predict(_as_line(text))
+        [label], [probability] = model.predict(as_line(text))
         assert score(text) == [(label.removeprefix("__label__"), min(float(probability), 1.0))]
 
 

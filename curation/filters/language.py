@@ -22,6 +22,7 @@ from curation.filters import cld2, languages
 from curation.filters.languages import bcp47
 from curation.filters.parameters import ByLanguage, Share
 from curation.models import card
+from curation.models.classifier import as_line
 from curation.stage import Filter, Rule, Signals
 from curation.text import scripts
 from curation.text.characters import table_version
@@ -169,18 +170,12 @@ class _Model:
 
     def classify(self, text: str) -> tuple[str | None, float | None]:
         """Tag and probability; None of a text in which there is nothing that the model knows."""
-        line = _as_line(self._normalise(text))
+        line = as_line(self._normalise(text))
         if not line:
             return None, None
         for probability, label in self._predict(line + "\n", 1, 0.0, "strict"):
             return self.tags[label], min(max(probability, 0.0), 1.0)  # fastText gives 1.00003
         return None, None
-
-
-def _as_line(text: str) -> str:
-    """The text as fastText must be given it: it stops at a line's end, and at a word `</s>`."""
-    line = " ".join(text.splitlines())
-    return line.replace("</s>", " ").strip() if "</s>" in line else line.strip()
 
 
 def _openlid(text: str) -> str:
