@@ -373,7 +373,8 @@ class GlobalStep(Stage):
     `<stage>:empty`, and notes the signal `removed_bytes`. Whatever follows sees the edited text.
 
     A step that is a `Filter` as well gives `Scores`: its `score` finds the columns of `evidence`
-    among those of the documents, and its rules judge them at the start of the next segment.
+    among those of the documents, and its rules judge them at the start of the next segment. What-if
+    asks it for `scores` of other documents.
     """
 
     reasons: ClassVar[tuple[str, ...]]
@@ -384,6 +385,11 @@ class GlobalStep(Stage):
     def removes(self) -> bool:
         """Whether it gives removals, each with its survivor: no edits, no scores."""
         return not self.edits and not isinstance(self, Filter)
+
+    def scores(self, docs: Documents) -> Mapping[str, np.ndarray]:
+        """Of a step that is a `Filter`: the columns of `evidence` (float64, NaN for none) if these
+        documents were all; they have `unit`, `row`, `language`, `source`, `crawl`, and signals."""
+        raise NotImplementedError
 
     def signals(self) -> tuple[str, ...]:
         """Signals (`<stage>.<signal>`) of earlier stages of the segment that `prepare` reads: it

@@ -77,6 +77,9 @@ def by_definition(units: Units, best: str, by: str) -> list[list[float | None]]:
 def test_a_rank_is_what_its_definition_says(units: Units, best: Any, by: Any) -> None:
     step = Percentile(signal="s.v", best=best, by=by)
     assert ranks(step, units) == by_definition(units, best, by)
+    together = step.scores(documents([entry for unit in units for entry in unit]))["rank"]
+    expected = [rank for unit in by_definition(units, best, by) for rank in unit]
+    assert pa.array(together, from_pandas=True).to_pylist() == expected
 
 
 @settings(max_examples=60, deadline=None)
@@ -207,6 +210,25 @@ def test_what_if_tells_what_another_share_keeps(folder: Path, tmp_path: Path) ->
     assert told["flips"]["now_dropped"]["documents"] == 8 - 2  # five of 20 words, two different
     again = run(recipe(folder, keep=0.1), output=tmp_path / "b", base=tmp_path / "a")
     assert again.stats["output"]["documents"] == 2
+
+
+def test_what_if_ranks_again_what_comes_to_it(folder: Path, tmp_path: Path) -> None:
+    """Fewer documents come, before and after exact duplicates are gone."""
+    first = [{"gopher_quality": dict.fromkeys(GOPHER)}, {"exact_dedup": {"by": ["text"]}}]
+    asked = recipe(folder, first=first)
+    asked["stages"].pop()
+    run(asked, output=tmp_path / "a", executor="inline")
+    told = simulate(open_plan(tmp_path / "a"), ["gopher_quality.max_words=16"])
+    asked["stages"][1]["gopher_quality"]["max_words"] = 16
+    again = run(asked, output=tmp_path / "b", executor="inline")
+    assert told["after"]["kept"]["documents"] == again.stats["output"]["documents"] == 8
+    assert told["after"]["unknown"]["documents"] == 0
+
+
+GOPHER = (
+    *("min_words", "max_words", "min_mean_word_length", "max_mean_word_length"),
+    *("min_alphabetic_words", "min_stop_words"),
+)
 
 
 def test_the_share_is_not_part_of_the_keys_of_what_finds_ranks(

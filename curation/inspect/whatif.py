@@ -2,7 +2,8 @@
 
 What may live here: the simulation behind `curation whatif`. It re-evaluates rules, of filters and
 of editors over what they noted of their edits; edits and global steps are not done again, and what
-would depend on them is called unknown.
+would depend on them is called unknown. A global step that scores (`percentile`) scores again, among
+the documents that now come to it.
 
 Signals are read a row group at a time, and of each document 16 bytes are kept: its fate in the run,
 its fate now, and its words.
@@ -19,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curation.document import Documents
 from curation.engine.plan import Plan, Segment, edits
 from curation.engine.recipe import (
     RecipeError,
@@ -30,7 +32,7 @@ from curation.engine.recipe import (
 from curation.inspect.signals import batches
 from curation.inspect.terminal import one_line
 from curation.inspect.trace import text_of
-from curation.stage import Editor, Filter, Rule, by_language
+from curation.stage import Editor, Filter, GlobalStep, Rule, by_language
 
 KEPT, DROPPED, FAILED, UNKNOWN = "kept", "dropped", "failed", "unknown"
 OUTCOMES = (KEPT, DROPPED, FAILED, UNKNOWN)
@@ -180,6 +182,7 @@ class _Table:
     """A row group of a segment's signals, with the fates that the run gave."""
 
     columns: pa.Table
+    at: np.ndarray  # places of its documents among all
     reached: np.ndarray  # ordinal of the stage among the segment's accounts
     old: np.ndarray  # number of the fate in this segment
     dropped: np.ndarray
@@ -200,6 +203,8 @@ class _Simulation:
     new: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     words: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     steps: list[dict[str, Any]] = field(default_factory=list)
+    #: What global steps that score say now, by `<stage>.<signal>`: float64, document by document.
+    scores: dict[str, np.ndarray] = field(default_factory=dict)
     _first: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # place by unit
     _tallies: list[_Tally] = field(default_factory=list)
 
@@ -214,10 +219,12 @@ class _Simulation:
         if not segment.applies:
             return  # it only writes what was kept
         lost = self._lost(segment)
+        for spec in segment.applies[len(segment.removals) :]:
+            self._score_again(segment, spec)
         absent = np.ones(len(self.old), bool)
         for columns in batches(self.plan, segment, self._columns(segment), NAMES):
-            table = self._table(columns, segment)
-            at = self._first[columns["unit"].to_numpy()] + columns["row"].to_numpy()
+            at = self._places(columns)
+            table = self._table(columns, segment, at)
             absent[at] = False
             self.old[at] = table.old
             self.words[at] = _words(columns)
@@ -235,8 +242,9 @@ class _Simulation:
             if columns["unit"][0].as_py() != unit:  # a file has the documents of one, row by row
                 unit = columns["unit"][0].as_py()
                 self._first[unit] = place
+            at = np.arange(place, place + len(columns))
             place += len(columns)
-            table = self._table(columns, segment)
+            table = self._table(columns, segment, at)
             old.append(table.old)
             new.append(self._judged(table, segment, np.ones(len(columns), bool), None))
             words.append(_words(columns))
@@ -256,7 +264,32 @@ class _Simulation:
         named = {f"{spec.name}.{rule.signal}" for rule in _rules(spec)}
         return [name for name in own if name in named or not named]
 
-    def _table(self, columns: pa.Table, segment: Segment) -> _Table:
+    def _places(self, columns: pa.Table) -> np.ndarray:
+        """Where documents stand among all, by their columns `unit` and `row`."""
+        return np.asarray(self._first[columns["unit"].to_numpy()] + columns["row"].to_numpy())
+
+    def _score_again(self, segment: Segment, spec: StageSpec) -> None:
+        """What a global step that scores would say of the documents that now come to it: those that
+        were there before, less those that the global steps beside it removed."""
+        step = spec.stage
+        assert isinstance(step, GlobalStep)
+        here = self.new == 0
+        for columns in batches(self.plan, segment, ["unit", "row", *NAMES], NAMES):
+            table = self._table(columns, segment, self._places(columns))
+            here[table.at[table.dropped & (table.reached < len(segment.removals))]] = False
+        names = ["unit", "row", "language", "source", "crawl", *step.signals()]
+        tables = []
+        for columns in batches(self.plan, self.plan.before(segment), names):
+            tables.append(columns.filter(pa.array(here[self._places(columns)])))
+        came = pa.concat_tables(tables).combine_chunks()
+        docs = Documents({name: came[name].combine_chunks() for name in names})
+        at = self._places(came)
+        for name, values in step.scores(docs).items():
+            found = np.full(len(self.new), np.nan)
+            found[at] = values
+            self.scores[f"{spec.name}.{name}"] = found
+
+    def _table(self, columns: pa.Table, segment: Segment, at: np.ndarray) -> _Table:
         parts = [columns[name].combine_chunks() for name in NAMES]
         values = [[*part.dictionary.to_pylist(), None] for part in parts]
         reached, decision, reason = (
@@ -276,7 +309,7 @@ class _Simulation:
             np.array([name == wanted for name in values[1]]) for wanted in (DROPPED, FAILED)
         ]
         dropped, failed = (known[decision] for known in outcomes)
-        return _Table(columns, places[reached], numbers[mixed], dropped, failed)
+        return _Table(columns, at, places[reached], numbers[mixed], dropped, failed)
 
     def _judged(
         self, table: _Table, segment: Segment, here: np.ndarray, lost: pa.Array | None
@@ -321,7 +354,10 @@ class _Simulation:
         stage = self.specs[spec.name].stage
         languages = table.column("language") if self._by_language else pa.nulls(0, pa.string())
         threshold = rule.threshold(stage, languages)
-        return rule.violated(table.column(f"{spec.name}.{rule.signal}"), threshold)
+        name = f"{spec.name}.{rule.signal}"
+        if name in self.scores:
+            return rule.violated(pa.array(self.scores[name][table.at], from_pandas=True), threshold)
+        return rule.violated(table.column(name), threshold)
 
     @cached_property
     def _by_language(self) -> bool:
@@ -351,6 +387,7 @@ class _Simulation:
                 "more": int(more.sum()),
                 "fewer": int(fewer.sum()),
                 "unknown": int(unknown.sum()),
+                "scores": isinstance(spec.stage, Filter),
             }
             for spec in segment.applies
         ]
@@ -517,8 +554,13 @@ def _step_line(step: dict[str, Any]) -> str:
     """How far the decisions of a global step can be trusted."""
     if not any(step[name] for name in ("more", "fewer", "unknown")):
         return f"{step['step']}: the same documents come to it, what it decided stands"
-    return (
+    come = (
         f"{step['step']}: {step['more']:,} documents more, {step['fewer']:,} fewer and "
-        f"{step['unknown']:,} unknown come to it; what it decided is taken over, "
-        "but a kept document may be a duplicate of one that is new there"
+        f"{step['unknown']:,} unknown come to it; "
+    )
+    if step["scores"]:
+        return f"{come}it scores those that are known anew, and the unknown ones would shift that"
+    return (
+        f"{come}what it decided is taken over, but a kept document may be a duplicate of one that "
+        "is new there"
     )
