@@ -295,11 +295,13 @@ def _models_verbs(verb: Callable[..., argparse.ArgumentParser]) -> None:
     sub.add_argument("--min-count", type=_positive, default=1, metavar="N", help="of a word")
     sub.add_argument("--seed", type=_positive, default=20, metavar="N", help="default 20")
     sub.add_argument("--quantise", action="store_true", help="a smaller file (.ftz)")
+    sub.add_argument("--force", action="store_true", help="replace a model of this name")
     sub.add_argument("--language", metavar="TAG", help="of the texts (BCP-47): judges no other")
     sub.add_argument("--license", default="", metavar="TEXT", help="of the model")
 
 
 def _train_kenlm_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--force", action="store_true", help="replace a model of this name")
     sub.add_argument(
         "--input",
         action="extend",
@@ -428,6 +430,8 @@ def _sample() -> str:
 def _run(options: argparse.Namespace) -> int:
     """Run a recipe, or resume it: the same command goes on where it was stopped."""
     from curation.api import run
+    from curation.engine.plan import open_plan
+    from curation.inspect import demonstrations
 
     result = run(
         options.recipe,
@@ -445,7 +449,8 @@ def _run(options: argparse.Namespace) -> int:
         index=options.index,
         quiet=options.quiet,
     )
-    _point_to(result.path)
+    if result.stats["reader"]["documents"]:
+        _point_to(result.path)
     if options.json:
         _print_json({"run": str(result.path), "unfinished": result.unfinished, **result.stats})
     else:
@@ -457,6 +462,13 @@ def _run(options: argparse.Namespace) -> int:
         print(f"look at    {_command()} inspect {shown}")
     failed = sum(stage["failed"]["documents"] for stage in result.stats["stages"])
     documents = result.stats["reader"]["documents"]
+    plan = open_plan(result.path)
+    for note in () if options.quiet else demonstrations.notes(plan):
+        print(f"curation: {note}", file=sys.stderr)
+    if not documents:
+        kind = plan.recipe.settings.input.kind
+        hint = f"no documents: the recipe reads {kind}; --set input.kind=... reads other files"
+        print(f"curation: {hint}", file=sys.stderr)
     if failed > result.failure_ceiling * documents:
         classes = {e for stage in result.stats["stages"] for e in stage["failures"]}
         shown = ", ".join(sorted(classes))
@@ -628,6 +640,8 @@ def _inspect(options: argparse.Namespace) -> int:
         plan, options.stage, options.reason, near=options.near_threshold, count=options.n
     )
     _print_json(found) if options.json else print(documents.render(found, Terminal.here()))
+    if not found and options.stage:
+        print("curation: samples are of what a stage drops or fails, not of edits", file=sys.stderr)
     return DONE
 
 
@@ -748,6 +762,8 @@ def _models_train_kenlm(options: argparse.Namespace) -> int:
     from curation.storage import InputError
 
     target = _place_of(options.output or f"kenlm/{options.language}")
+    if target.exists() and not options.force:
+        return _say(USAGE, _THERE.format(target))
     how = train.Options(
         order=options.order,
         vocabulary=options.vocabulary,
@@ -797,6 +813,8 @@ def _models_train_classifier(options: argparse.Namespace) -> int:
     ):
         return _say(USAGE, "--positive with --negative, or --pages: one of the two is wanted")
     target = _place_of(options.output)
+    if target.exists() and not options.force:
+        return _say(USAGE, _THERE.format(target))
     tally = Tally()
     how = classifier.Options(
         dim=options.dim,
@@ -837,6 +855,10 @@ def _models_train_classifier(options: argparse.Namespace) -> int:
     except (InputError, classifier.ClassifierError) as error:
         return _say(USAGE, str(error))
     return _trained(options, tally, target, report, training.render(report))
+
+
+#: What is said rather than that a model is lost.
+_THERE = "{} is there already: --force replaces it, and no run that began with it can be resumed"
 
 
 def _place_of(name: str) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,9 @@ def test_a_threshold_without_a_second_opinion_is_refused() -> None:
 
 
 def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cld2, "find_spec", lambda name: None)
-    with pytest.raises(ValidationError, match=r"pip install 'gristmill\[lid\]'"):
-        Language(second="cld2")
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(cld2.metadata, "version", missing)
+    with pytest.raises(ValueError, match=r"pip install 'gristmill\[lid\]'"):
+        cld2.version()

@@ -55,6 +55,7 @@ def plain(data: bytes = DATA, **said: object) -> Entry:
 @pytest.fixture
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GRISTMILL_MODELS", str(tmp_path / "models"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # not what its user has
     return tmp_path / "models"
 
 

@@ -494,3 +494,9 @@ def test_libraries_of_tables_are_named_where_they_decide() -> None:
     assert set(Pii().depends()) == {"phonenumbers", "publicsuffixlist", "python"}
     assert set(Pii(kinds=("card",)).depends()) == set()
     assert set(Pii(replace="fineweb").depends()) == {"python"}
+
+
+def test_annotation_drops_nothing_unless_it_is_asked_to() -> None:
+    assert Pii(action="annotate").max_spans is None
+    assert Pii(action="annotate", max_spans=2).max_spans == 2
+    assert Pii().max_spans == 5

@@ -148,7 +148,9 @@ def test_the_command_trains_and_says_what_came_of_it(
     assert said["roc_auc"]["value"] > 0.5
     made = card.read(Path(said["path"]), classifier.KIND)
     assert made.settings["training"]["dim"] == 8
-    assert cli.main([*command, "--negative", str(tmp_path / "none.txt")]) == 2
+    assert cli.main([*command, "--negative", str(tmp_path / "bad.txt")]) == 2
+    assert "--force replaces it" in capsys.readouterr().err  # not lost without a word
+    assert cli.main([*command, "--force", "--negative", str(tmp_path / "none.txt")]) == 2
     error = capsys.readouterr().err
     assert "none.txt" in error
     assert error.count("\n") == 1

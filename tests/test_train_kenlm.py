@@ -151,12 +151,15 @@ def test_the_command_trains_what_the_shelf_then_has(
     command = ["models", "train-kenlm", "--input", str(tmp_path / "a.jsonl"), "--language", "en"]
     command += ["--tokenizer", "words", "--held-out", "0.2", "--order", "3"]
     assert cli.main(command) == cli.USAGE
-    assert "discount_fallback" in capsys.readouterr().err.splitlines()[-1]
+    assert "--discount-fallback" in capsys.readouterr().err.splitlines()[-1]
     assert cli.main([*command, "--discount-fallback"]) == cli.DONE
     out, err = capsys.readouterr()
     assert "n-grams" in out and "1 records skipped: bad_json" in err
     assert models.find("kenlm/en") == tmp_path / "models" / "kenlm" / "en"
     assert card.read(models.find("kenlm/en"), "kenlm").language == "en"
+    assert cli.main([*command, "--discount-fallback"]) == cli.USAGE
+    assert "--force replaces it" in capsys.readouterr().err
+    command.append("--force")
     assert cli.main([*command, "--discount-fallback", "--json", "--quiet"]) == cli.DONE
     out, err = capsys.readouterr()
     report = json.loads(out)

@@ -605,11 +605,12 @@ def measure(docs: Documents, keys: np.ndarray) -> Sizes:
 
 
 def near_threshold(rule: Rule, values: pa.Array, threshold: Any) -> np.ndarray:
-    """Which numeric values lie within 10 % of the threshold, on either side."""
+    """Which numeric values lie within 10 % of the threshold, on either side: none of 0."""
     if rule.not_in or rule.parameter is None or threshold is None:
         return np.zeros(len(values), dtype=bool)
     numbers = values.to_numpy(zero_copy_only=False).astype(float)
     if isinstance(threshold, pa.Array):
         threshold = threshold.to_numpy(zero_copy_only=False).astype(float)
     with np.errstate(invalid="ignore"):
-        return np.asarray(np.abs(numbers - threshold) <= NEAR * np.abs(threshold), dtype=bool)
+        near = np.abs(numbers - threshold) <= NEAR * np.abs(threshold)
+        return np.asarray(near & (np.abs(threshold) > 0), dtype=bool)

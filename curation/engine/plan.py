@@ -45,7 +45,7 @@ from manifests.records import canonical, digest, digest_of
 
 RUN_SCHEMA = 1
 #: Bumped when readers or the engine write other bytes for the same input and recipe.
-ENGINE_VERSION = 4
+ENGINE_VERSION = 5
 MAX_RANGES = 1_000_000  # of one file
 
 Kind = Literal["read", "exchange", "filter", "documents"]
@@ -475,9 +475,12 @@ def _signals_are_given(segments: Sequence[Segment], types: Mapping[str, str]) ->
             assert isinstance(spec.stage, GlobalStep)
             for name in spec.stage.signals():
                 if name not in given:
+                    before = [*segment.removals, *segment.stages[:1]]
+                    since = next((s.name for s in before if isinstance(s.stage, GlobalStep)), None)
+                    stages = f"stages after {since}" if since else "stages before it"
                     raise RecipeError(
-                        f"stage {spec.name}: no stage between it and the global step before has a "
-                        f"signal {name!r}{nearest(name, given)}"
+                        f"stage {spec.name}: it reads signals of the {stages}, and none has "
+                        f"{name!r}{nearest(name, given)}"
                     )
                 kind = pa.type_for_alias(types[name])
                 if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
@@ -567,7 +570,12 @@ def probe(recipe: Recipe) -> dict[str, str]:
         except RecipeError as error:
             raise RecipeError(f"stage {spec.name}: {error}") from None
         except RAISED as error:
-            raise RecipeError(f"stage {spec.name}: {type(error).__name__}: {error}") from None
+            what = (
+                ""
+                if spec.users is None and isinstance(error, ValueError | OSError)
+                else (f"{type(error).__name__}: ")
+            )
+            raise RecipeError(f"stage {spec.name}: {what}{error}") from None
     return types
 
 

@@ -13,7 +13,6 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from importlib.util import find_spec
 
 from curation.filters.languages import macrolanguage
 
@@ -50,15 +49,12 @@ class Opinion:
         return self.shares.get(wanted, 0.0) if wanted in _known() else None
 
 
-def check() -> None:
-    """Raises ValueError where the package is not installed."""
-    if find_spec("pycld2") is None:
-        raise ValueError("pycld2 is not installed: pip install 'gristmill[lid]'")
-
-
 def version() -> dict[str, str]:
-    """Of the package, whose tables it contains."""
-    return {"pycld2": metadata.version("pycld2")}
+    """Of the package, whose tables it contains. Raises ValueError where it is not installed."""
+    try:
+        return {"pycld2": metadata.version("pycld2")}
+    except metadata.PackageNotFoundError:
+        raise ValueError("pycld2 is not installed: pip install 'gristmill[lid]'") from None
 
 
 def ask(text: str) -> Opinion | None:

@@ -93,12 +93,8 @@ class Language(Filter):
 
     @model_validator(mode="after")
     def _second_is_there(self) -> Self:
-        if self.second:
-            cld2.check()
-        elif self.min_second_share not in (
-            None,
-            type(self).model_fields["min_second_share"].default,
-        ):
+        default = type(self).model_fields["min_second_share"].default
+        if not self.second and self.min_second_share not in (None, default):
             raise ValueError("min_second_share: there is no second opinion; set second: cld2")
         return self
 

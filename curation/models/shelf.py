@@ -41,6 +41,7 @@ def _known(entry: table.Entry) -> dict[str, Any]:
         "path": None,
         "command": entry.command,
         "problem": None,
+        "demonstration": False,
     }
     try:
         path = models.find(entry.name)
@@ -53,7 +54,9 @@ def _on_disk(path: Path, with_card: bool = False) -> dict[str, Any]:
     try:
         if with_card and path.is_dir():
             card.read(path)
-        return {"path": str(path), "bytes": models.size(path), "problem": None}
+        shown = (path / card.NAME).is_file() and card.read(path).demonstration
+        found = {"path": str(path), "bytes": models.size(path), "problem": None}
+        return {**found, "demonstration": shown}
     except (card.CardError, OSError) as error:
         return {"path": str(path), "bytes": None, "problem": str(error)}
 
@@ -76,15 +79,15 @@ def _others() -> Iterator[dict[str, Any]]:
 def _other(name: str, path: Path) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(("kind", "purpose", "license", "source"), "")
     row |= {"name": name, "language": None, "about": False, "files": [], "command": None}
+    row |= {"demonstration": False}
     row |= _on_disk(path)
     try:
         said = card.read(path)
     except card.CardError:
         return row
-    purpose = "trained here" + (" (a demonstration)" if said.demonstration else "")
     return row | {
         "kind": said.kind,
-        "purpose": purpose,
+        "purpose": "trained here",
         "license": said.license,
         "source": said.source,
         "language": said.language,
@@ -103,6 +106,7 @@ def render(rows: list[dict[str, Any]]) -> str:
                 lines.append(("kenlm/ccnet-LANG", "kenlm", row["license"], "?", f"{how} ({every})"))
             continue
         where = row["problem"] or row["path"] or f"not here: {row['command']}"
+        where += "  (a demonstration)" if row["demonstration"] else ""
         lines.append((row["name"], row["kind"], row["license"], _size(row), where))
     widths = [max(len(line[column]) for line in lines) for column in range(4)]
     return "\n".join(

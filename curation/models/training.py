@@ -20,6 +20,9 @@ from curation.models.classifier import KIND, ClassifierError, Options, as_line
 
 _WORDS = re.compile(r"\w+")
 
+#: Scores that differ by less tell no classes apart; bytes from which on a model is called large.
+NARROW, LARGE = 0.1, 100 * 10**6
+
 
 @dataclass(frozen=True)
 class Split:
@@ -111,6 +114,7 @@ def train(
         made = card.Card(kind=KIND, files={}, settings=settings)
         model = classifier.Classifier(place / settings["model"], made)
         report = _report(model, parts, keep_share, on)
+        report["bytes"] = (place / settings["model"]).stat().st_size
         settings["thresholds"] = {f"keep_{keep_share:g}": report["threshold"]["score"]}
         settings["report"] = report
     return report
@@ -133,6 +137,7 @@ def _report(
             "in_both_classes": parts.in_both,
             "without_words": parts.empty,
         },
+        "scores": {"lowest": float(found.min()), "highest": float(found.max())},
         "roc_auc": {"value": area, "low": low, "high": high},
         "average_precision": scores.average_precision(found, labels),
         "calibration": scores.calibration(found, labels),
@@ -151,6 +156,18 @@ def _scored(found: np.ndarray) -> np.ndarray:
     if not len(found):
         raise ClassifierError("no text to find the threshold on")
     return found
+
+
+def _warnings(report: Mapping[str, Any]) -> list[str]:
+    """What a person should know of a classifier that has learned little, or is large."""
+    lowest, highest = report["scores"]["lowest"], report["scores"]["highest"]
+    found = []
+    if highest - lowest < NARROW:
+        found.append(f"all scores lie within {highest - lowest:.2g}: more --epochs, a higher --lr")
+    if report["bytes"] > LARGE:
+        size = report["bytes"] / 1e6
+        found.append(f"the model has {size:,.0f} MB: --bucket and --dim decide how many")
+    return [""] * bool(found) + found
 
 
 def render(report: Mapping[str, Any]) -> str:
@@ -179,6 +196,7 @@ def render(report: Mapping[str, Any]) -> str:
         )
         span = f"{row['from']:.1f} to {row['to']:.1f}"
         lines.append(f"{span:<12}{row['documents']:>10,}{mean:>8}{share:>10}")
+    lines += _warnings(report)
     precision = "-" if threshold["precision"] is None else f"{threshold['precision']:.3f}"
     return "\n".join(
         [

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import metadata
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -110,7 +110,7 @@ class Pii(Editor):
     Overlapping spans are merged first, then all are replaced at once; everything else stays byte by
     byte. As a replacement may bring a word near a number, or take one away, a text that changed is
     looked at again until nothing is found; so a second run changes nothing. `action: annotate`
-    only counts.
+    only counts: it changes nothing, and drops nothing unless `max_spans` is given.
 
     Only ASCII digits and addresses as they are typed: no "bob at x dot org", no characters of zero
     width inside.
@@ -131,6 +131,13 @@ class Pii(Editor):
     """Whether texts are changed, or spans only counted."""
     max_spans: ByLanguage[Count] = 5
     """Spans of a document (Dolma: 5)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _annotation_drops_nothing(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and given.get("action") == "annotate":
+            return {"max_spans": None, **given}
+        return given
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

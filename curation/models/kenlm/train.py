@@ -43,6 +43,7 @@ SAMPLE = 1_000_000
 
 #: Of SentencePiece's training; another number sums in another order and gives other bytes.
 THREADS = 4
+FEW = 100  # held-out documents below which their percentiles are called rough: as many as there are
 
 _LONGEST = 1 << 20  # bytes of a line that SentencePiece learns from; it passes over longer ones
 _BATCH = 1024  # lines that are encoded at a time
@@ -149,6 +150,8 @@ def render(report: Mapping[str, Any]) -> str:
         ("middle below", f"{report['percentiles'][60]:,} (60th)"),
         ("size", f"{report['bytes'] / 1e6:,.1f} MB"),
     ]
+    if report["held_out"] < FEW:
+        rows.append(("", f"percentiles of so few documents are rough: {FEW} or more are wanted"))
     return "\n".join(f"{name:<14}{value}" for name, value in rows)
 
 
@@ -304,7 +307,8 @@ def _call(command: list[Any]) -> None:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         problem = " ".join(line for line in said if "rror" in line or "iscount" in line)[-300:]
         name = Path(command[0]).name
-        raise TrainingError(f"{name} ended with {done.returncode}: {problem or said[-1:]}")
+        hint = "; --discount-fallback makes some up" if "discount_fallback" in "".join(said) else ""
+        raise TrainingError(f"{name} ended with {done.returncode}: {problem or said[-1:]}{hint}")
 
 
 def _perplexities(model: Path, held_out: Path) -> list[float]:
