@@ -207,7 +207,9 @@ def test_hashes_are_those_of_murmur(data: bytes, wanted: int) -> None:
 
 
 def test_too_little_text_is_refused_in_one_line_that_names_the_option() -> None:
-    with pytest.raises(EstimationError, match=r"no 1-gram has adjusted count 2.*discount_fallback"):
+    with pytest.raises(
+        EstimationError, match=r"no 1-gram has adjusted count 2.*--discount-fallback"
+    ):
         list(Estimate(Corpus.of(["a b"]), 2).grams())
     with pytest.raises(EstimationError, match="no text"):
         Corpus.of([])

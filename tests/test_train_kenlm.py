@@ -151,7 +151,7 @@ def test_the_command_trains_what_the_shelf_then_has(
     command = ["models", "train-kenlm", "--input", str(tmp_path / "a.jsonl"), "--language", "en"]
     command += ["--tokenizer", "words", "--held-out", "0.2", "--order", "3"]
     assert cli.main(command) == cli.USAGE
-    assert "discount_fallback" in capsys.readouterr().err.splitlines()[-1]
+    assert "--discount-fallback" in capsys.readouterr().err.splitlines()[-1]
     assert cli.main([*command, "--discount-fallback"]) == cli.DONE
     out, err = capsys.readouterr()
     assert "n-grams" in out and "1 records skipped: bad_json" in err

@@ -199,7 +199,7 @@ class Estimate:
         if self._fallback is None:
             raise EstimationError(
                 f"too little text for Kneser-Ney ({problem}): "
-                "more text is wanted, or discount_fallback"
+                "more text is wanted, or --discount-fallback"
             )
         return np.array([0, *self._fallback], np.float32)
 
