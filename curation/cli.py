@@ -290,7 +290,7 @@ def _models_verbs(verb: Callable[..., argparse.ArgumentParser]) -> None:
     sub.add_argument(
         "--chars", type=_positive, nargs=2, metavar=("MIN", "MAX"), help="parts of words, too"
     )
-    sub.add_argument("--lr", type=float, default=0.1, metavar="R", help="default 0.1")
+    sub.add_argument("--lr", type=_rate, default=0.1, metavar="R", help="default 0.1")
     sub.add_argument("--bucket", type=_positive, default=2_000_000, metavar="N", help="of n-grams")
     sub.add_argument("--min-count", type=_positive, default=1, metavar="N", help="of a word")
     sub.add_argument("--seed", type=_positive, default=20, metavar="N", help="default 20")
@@ -387,6 +387,16 @@ def _positive(text: str) -> int:
     value = int(text) if text.isdecimal() else 0
     if value < 1:
         raise argparse.ArgumentTypeError("a number of at least 1 is wanted")
+    return value
+
+
+def _rate(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError("a number above 0 is wanted")
     return value
 
 
@@ -757,6 +767,7 @@ def _models_fetch(options: argparse.Namespace) -> int:
 def _models_train_kenlm(options: argparse.Namespace) -> int:
     """Train an n-gram language model, as CCNet's, with its tokenizer and percentiles."""
     from curation.extract import corpus
+    from curation.models import card
     from curation.models.kenlm import estimate, train
     from curation.read import Tally
     from curation.storage import InputError
@@ -784,6 +795,7 @@ def _models_train_kenlm(options: argparse.Namespace) -> int:
 
     tally = Tally()
     try:
+        card.check_target(target)
         report = train.train(
             corpus.texts(options.input, tally, options.per),
             target,
@@ -794,7 +806,10 @@ def _models_train_kenlm(options: argparse.Namespace) -> int:
             source=options.source,
             demonstration=options.demonstration,
         )
-    except (InputError, train.TrainingError, estimate.EstimationError) as error:
+    except (
+        *(InputError, card.CardError),
+        *(train.TrainingError, estimate.EstimationError),
+    ) as error:
         return _say(USAGE, str(error))
     return _trained(options, tally, target, report, train.render(report))
 
@@ -803,7 +818,7 @@ def _models_train_classifier(options: argparse.Namespace) -> int:
     """Train a fastText classifier on texts of two classes, and measure it on some held out."""
     from curation.extract import corpus
     from curation.extract.contrast import contrast
-    from curation.models import classifier, training
+    from curation.models import card, classifier, training
     from curation.read import Tally
     from curation.storage import InputError
 
@@ -829,6 +844,7 @@ def _models_train_classifier(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     try:
+        card.check_target(target)
         if options.pages:
             sides = list(contrast(corpus.pages(options.pages, tally)))
             good = [text for side in sides for text in side.prose]
@@ -852,7 +868,7 @@ def _models_train_classifier(options: argparse.Namespace) -> int:
             license=options.license,
             source=source,
         )
-    except (InputError, classifier.ClassifierError) as error:
+    except (InputError, card.CardError, classifier.ClassifierError) as error:
         return _say(USAGE, str(error))
     return _trained(options, tally, target, report, training.render(report))
 

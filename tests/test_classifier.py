@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -116,3 +117,17 @@ def test_what_cannot_be_asked_is_refused_in_one_line(tmp_path: Path, trained: Pa
         settings.update(fit(GOOD, BAD, place, SMALL), preparation="stemmed")
     with pytest.raises(ClassifierError, match="preparation 'stemmed' is unknown"):
         load(tmp_path / "y")
+
+
+def test_a_rate_that_fasttext_cannot_learn_with_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ClassifierError, match="NaN"):
+        fit(GOOD, BAD, tmp_path, replace(SMALL, lr=float("nan")))
+
+
+def test_weights_outside_of_the_card_are_refused(tmp_path: Path) -> None:
+    with card.new(tmp_path / "m", kind="classifier") as (place, settings):
+        settings.update(fit(GOOD, BAD, place, SMALL))
+        (place / settings["model"]).rename(tmp_path / "elsewhere.bin")
+        settings["model"] = "../elsewhere.bin"
+    with pytest.raises(card.CardError, match="not among its files"):
+        load(tmp_path / "m")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,17 @@ def test_a_new_model_takes_the_place_of_the_old_one_whole(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
+def test_what_is_no_model_is_never_replaced_by_one(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "mine.jsonl").write_text("{}")
+    for target in (tmp_path / "texts", tmp_path / "texts" / "mine.jsonl", tmp_path):
+        with pytest.raises(card.CardError, match="model to be replaced"):
+            make(target)
+    assert [path.name for path in tmp_path.rglob("*")] == ["texts", "mine.jsonl"]
+    (tmp_path / "empty").mkdir()
+    make(tmp_path / "empty")
+
+
 def test_files_that_are_not_those_of_the_card_are_refused(tmp_path: Path) -> None:
     target = make(tmp_path / "m")
     (target / "model.bin").write_bytes(b"WEIGHTS")
@@ -63,6 +75,11 @@ def test_files_that_are_not_those_of_the_card_are_refused(tmp_path: Path) -> Non
         ('{"schema": 2, "kind": "kenlm", "files": {}}', "not a card of schema 1"),
         ('{"schema": 1, "kind": "kenlm", "files": {}, "colour": 1}', "not a card of schema 1"),
         ('{"schema": 1, "kind": "classifier", "files": {}}', "not 'kenlm'"),
+        ('{"schema": 1, "kind": "kenlm", "files": ["model.bin"]}', "damaged: files"),
+        ('{"schema": 1, "kind": "kenlm", "files": {"a\\u0000": ""}}', "damaged: files"),
+        ('{"schema": 1, "kind": "kenlm", "files": {}, "settings": null}', "damaged: settings"),
+        ('{"schema": 1, "kind": "kenlm", "files": {}, "language": 5}', "damaged: language"),
+        ("[" * 100_000, "damaged"),
     ],
 )
 def test_a_directory_without_its_card_is_refused(
@@ -148,3 +165,14 @@ def test_a_folder_of_lists_is_known_by_its_files_and_their_names(tmp_path: Path)
     assert models.digest(tmp_path) == first
     (tmp_path / "adult" / "domains").write_text("b.example, longer\n")
     assert models.digest(tmp_path) != first
+
+
+def test_a_pipe_is_no_model(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(models.ModelNotFound, match="neither a file nor a directory"):
+        models.find(tmp_path / "pipe")
+    target = make(tmp_path / "m")
+    (target / "model.bin").unlink()
+    os.mkfifo(target / "model.bin")
+    with pytest.raises(card.CardError, match="no such file"):
+        models.digest(target)

@@ -252,6 +252,14 @@ def test_private_keys_and_assigned_values_are_found() -> None:
         assert found(f"{before}{KEY}{before[-1]}", "secret") == [KEY]
 
 
+@pytest.mark.parametrize("space", [c for c in map(chr, range(0x3001)) if c.isspace()])
+def test_any_white_space_may_stand_around_an_assignment(space: str) -> None:
+    text = pa.array([f"password{space}={space}'{KEY}'"], pa.large_string())
+    [[_, kinds]] = Pii(kinds=("secret",)).candidates(text)  # what RE2 lets through to `re`
+    assert kinds == ["secret"]
+    assert found(text[0].as_py(), "secret") == [KEY]
+
+
 @pytest.mark.parametrize(
     "text",
     [

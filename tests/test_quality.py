@@ -15,7 +15,7 @@ from curation.document import Documents
 from curation.engine.recipe import RecipeError
 from curation.filters.quality import Quality
 from curation.models import card
-from curation.models.classifier import KIND, POSITIVE, ClassifierError, fit
+from curation.models.classifier import KIND, NEGATIVE, POSITIVE, ClassifierError, fit
 
 MILL, SHOES = "the wheel of the old mill turns", "buy cheap shoes now"
 
@@ -66,6 +66,14 @@ def test_a_bare_fasttext_file_needs_its_label(model: str) -> None:
     assert score(stage, documents(MILL)) == score(Quality(model=model), documents(MILL))
     with pytest.raises(ClassifierError, match="no label 'None'"):
         score(Quality(model=f"{model}/model.bin"), documents(MILL))
+
+
+def test_another_label_of_a_model_with_a_card_may_be_meant(model: str) -> None:
+    [good] = score(Quality(model=model), documents(MILL))
+    [bad] = score(Quality(model=model, positive=NEGATIVE), documents(MILL))
+    assert good is not None and bad == pytest.approx(1 - good, abs=1e-4)
+    with pytest.raises(ClassifierError, match="no label"):
+        score(Quality(model=model, positive="__label__hq"), documents(MILL))
 
 
 def test_a_demonstration_annotates_real_pages_and_judges_reserved_hosts(tmp_path: Path) -> None:

@@ -127,3 +127,7 @@ def test_impossible_parameters_are_refused(tmp_path: Path) -> None:
         Toxicity(words="no/such/{language}")
     with pytest.raises(ValidationError, match="max_word_share"):
         Toxicity(max_word_share=1.5)
+    with pytest.raises(ValidationError, match="max_sentence_share: without models"):
+        Toxicity(max_sentence_share=0.5)
+    with pytest.raises(ValidationError, match="max_sentence_score: without models"):
+        Toxicity(max_sentence_score=0.5)

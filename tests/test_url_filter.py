@@ -283,6 +283,13 @@ def test_words(tmp_path: Path, names: tuple[str, str, str]) -> None:
     assert dict(zip(urls, reasons(stage, *urls), strict=True)) == urls
 
 
+@pytest.mark.parametrize("name", ["mine.gz", "mine.tar", "mine.tar.gz"])
+def test_a_damaged_list_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(b"bad.example\n" * 1000)[:30])
+    with pytest.raises(lists.ListError, match=f"{name}: damaged"):
+        categories(tmp_path / name, "http://a.example")
+
+
 def test_words_that_cannot_be_found_are_refused(tmp_path: Path) -> None:
     folder = folder_of_words(tmp_path / "w", words._FILES[0])
     write(folder / "soft.txt", "one\n\n\u0447\u0442\u043e\n")

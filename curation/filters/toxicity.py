@@ -92,6 +92,9 @@ class Toxicity(Filter):
             bad_words.check("words", self.words)
         elif not self.models:
             raise ValueError("words: without a list and without models nothing is scored")
+        for name in ("max_sentence_share", "max_sentence_score"):
+            if not self.models and getattr(self, name) is not None:
+                raise ValueError(f"{name}: without models no sentence is scored")
         _refuse_others(self.models)
         return self
 

@@ -53,6 +53,8 @@ def find(name: str | Path) -> Path:
     """
     path = Path(name)
     if path.exists():
+        if not (path.is_file() or path.is_dir()):  # a pipe or device, of which none sees an end
+            raise ModelNotFound(f"model {name} is neither a file nor a directory")
         return path
     if not path.is_absolute():
         for directory in directories():
@@ -103,6 +105,8 @@ def digest(path: str | Path) -> str:
         said = (f"{_digest(path / name)}  {name}\n" for name in _files(path))
         return hashlib.sha256("".join(said).encode("utf-8", "surrogateescape")).hexdigest()
     for name, wanted in card.read(path).files.items():
+        if not (path / name).is_file():
+            raise card.CardError(f"{path / name}: no such file, which {card.NAME} names")
         if _digest(path / name) != wanted:
             raise card.CardError(f"{path / name}: not the file that {card.NAME} names")
     return _digest(path / card.NAME)

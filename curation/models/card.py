@@ -54,11 +54,11 @@ class Card:
 def read(directory: Path, kind: str | None = None) -> Card:
     """The card of a model's directory. Raises CardError where there is none, or of another kind."""
     path = directory / NAME
+    if not path.is_file():
+        raise CardError(f"{directory}: no model lies here (no {NAME})")
     try:
         found = json.loads(path.read_bytes())
-    except OSError:
-        raise CardError(f"{directory}: no model lies here (no {NAME})") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise CardError(f"{path}: damaged") from None
     known = {item.name for item in fields(Card)}
     if not isinstance(found, dict) or found.pop("schema", None) != SCHEMA or not known >= {*found}:
@@ -67,9 +67,29 @@ def read(directory: Path, kind: str | None = None) -> Card:
         card = Card(**found)
     except TypeError:
         raise CardError(f"{path}: kind and files are wanted") from None
+    if wrong := [name for name, good in _well_formed(card).items() if not good]:
+        raise CardError(f"{path}: damaged: {', '.join(wrong)}")
     if kind is not None and card.kind != kind:
         raise CardError(f"{directory}: a model of kind {card.kind!r}, not {kind!r}")
     return card
+
+
+def _well_formed(card: Card) -> dict[str, bool]:
+    names = [*card.files] if isinstance(card.files, dict) else [""]
+    return {
+        "files": all(name and "\0" not in name for name in names),
+        "settings": isinstance(card.settings, dict),
+        "language": card.language is None or isinstance(card.language, str),
+        "demonstration": isinstance(card.demonstration, bool),
+    }
+
+
+def check_target(target: Path) -> None:
+    """Raises CardError where something lies that is no model: it is never replaced by one."""
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise CardError(f"{target}: something else lies here, not a model to be replaced")
+    if target.is_dir() and any(target.iterdir()) and not (target / NAME).is_file():
+        raise CardError(f"{target}: the directory is not empty, and no model to be replaced")
 
 
 @contextmanager
@@ -77,9 +97,11 @@ def new(target: Path, **said: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Makes a model: an empty directory to fill, and settings to fill.
 
     `said`: fields of the card. When the block ends, the card is written with the digests of all
-    files there, and the directory takes the place of `target`: whole, or not at all.
+    files there, and the directory takes the place of `target`: whole, or not at all. Raises
+    CardError where something other than a model lies at `target`.
     """
     target = Path(os.path.abspath(target))
+    check_target(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:

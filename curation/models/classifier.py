@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -117,7 +117,11 @@ def _load_once(name: str, digest: str, positive: str | None) -> Classifier:
     path = Path(name)
     if path.is_dir():
         said = card.read(path, KIND)
-        return Classifier(path / str(said.settings.get("model")), said)
+        if (model := said.settings.get("model")) not in said.files:  # its digest would be nobody's
+            raise card.CardError(f"{path / card.NAME}: {model} is not among its files")
+        if positive is not None:
+            said = replace(said, settings={**said.settings, "positive": positive})
+        return Classifier(path / str(model), said)
     settings = {"positive": positive, "preparation": "line", "granularity": "document"}
     return Classifier(path, card.Card(kind=KIND, files={}, settings=settings))
 
@@ -175,20 +179,23 @@ def fit(
     with tempfile.TemporaryDirectory() as scratch:
         corpus = Path(scratch) / "lines.txt"
         corpus.write_text("".join(lines), encoding="utf-8", newline="\n")
-        model = train_supervised(
-            input=str(corpus),
-            dim=chosen.dim,
-            epoch=chosen.epochs,
-            wordNgrams=chosen.ngrams,
-            lr=chosen.lr,
-            minn=chosen.min_chars,
-            maxn=chosen.max_chars,
-            bucket=chosen.bucket,
-            minCount=chosen.min_count,
-            seed=chosen.seed,
-            thread=1,
-            verbose=0,
-        )
+        try:
+            model = train_supervised(
+                input=str(corpus),
+                dim=chosen.dim,
+                epoch=chosen.epochs,
+                wordNgrams=chosen.ngrams,
+                lr=chosen.lr,
+                minn=chosen.min_chars,
+                maxn=chosen.max_chars,
+                bucket=chosen.bucket,
+                minCount=chosen.min_count,
+                seed=chosen.seed,
+                thread=1,
+                verbose=0,
+            )
+        except RuntimeError as error:  # "Encountered NaN": too high a rate
+            raise ClassifierError(f"fastText cannot be trained so: {error}") from None
         name = "model.bin"
         if chosen.quantise:
             name = "model.ftz"

@@ -118,7 +118,7 @@ class Pii(Editor):
     Dolma drops a document with 6 or more spans: lists of contacts. All kinds count, each span once.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     rules: ClassVar[tuple[Rule, ...]] = (Rule("many_spans", signal="spans", above="max_spans"),)
 
     kinds: Annotated[tuple[KindName, ...] | None, Field(strict=False)] = None

@@ -51,8 +51,8 @@ HINT = (
     r"AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|xapp-|hooks\.slack|AIza|GOCSPX-"
     r"|[rs]k_live_|[rs]k_test_|whsec_|sk-[A-Za-z0-9]|hf_[A-Za-z0-9]{34}|npm_[A-Za-z0-9]{36}"
     r"|pypi-Ag|SG\.|eyJ|PRIVATE KEY"
-    r"|(?i:key|secret|token|passwd|password|credential)(?i:s)?[\"']?\s{0,4}"
-    r"(?:=>|:=|=|:)\s{0,4}[\"']"
+    r"|(?i:key|secret|token|passwd|password|credential)(?i:s)?[\"']?[\s\pZ\pC]{0,4}"
+    r"(?:=>|:=|=|:)[\s\pZ\pC]{0,4}[\"']"  # \s of RE2 is of ASCII
 )
 
 

@@ -17,6 +17,7 @@ import io
 import json
 import os
 import tarfile
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -158,7 +159,11 @@ def _load_once(
     with suppress(OSError, pa.ArrowException):
         return _open(path)
     chunks = (chunk for source in found for chunk in _chunks(source, categories))
-    names = _join(chunks, ", ".join(str(source.path) for source in found))
+    what = ", ".join(str(source.path) for source in found)
+    try:
+        names = _join(chunks, what)
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+        raise ListError(f"{what}: damaged: {error}") from None
     with suppress(OSError, RuntimeError):  # not writable; no home
         _write(path, names)
         return _open(path)
