@@ -11,6 +11,7 @@ import argparse
 import json
 import logging
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -296,7 +297,9 @@ def _models_verbs(verb: Callable[..., argparse.ArgumentParser]) -> None:
     sub.add_argument("--seed", type=_positive, default=20, metavar="N", help="default 20")
     sub.add_argument("--quantise", action="store_true", help="a smaller file (.ftz)")
     sub.add_argument("--force", action="store_true", help="replace a model of this name")
-    sub.add_argument("--language", metavar="TAG", help="of the texts (BCP-47): judges no other")
+    sub.add_argument(
+        "--language", type=_tag, metavar="TAG", help="of the texts (BCP-47): judges no other"
+    )
     sub.add_argument("--license", default="", metavar="TEXT", help="of the model")
 
 
@@ -310,7 +313,9 @@ def _train_kenlm_options(sub: argparse.ArgumentParser) -> None:
         metavar="P",
         help="texts: JSONL, Parquet, WET, text files, directories of these, runs",
     )
-    sub.add_argument("--language", required=True, metavar="TAG", help="of the texts (BCP-47)")
+    sub.add_argument(
+        "--language", type=_tag, required=True, metavar="TAG", help="of the texts (BCP-47)"
+    )
     sub.add_argument(
         "--output", metavar="NAME", help="or a path (/..., ./...); default: kenlm/LANGUAGE"
     )
@@ -398,6 +403,12 @@ def _rate(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError("a number above 0 is wanted")
     return value
+
+
+def _tag(text: str) -> str:
+    if not re.fullmatch("[a-z]{2,3}(-[A-Za-z0-9]{1,8})*", text):
+        raise argparse.ArgumentTypeError("a tag (BCP-47), as en or zh-Hant, is wanted")
+    return text
 
 
 def _share(text: str) -> float:
@@ -822,6 +833,8 @@ def _models_train_classifier(options: argparse.Namespace) -> int:
     from curation.read import Tally
     from curation.storage import InputError
 
+    if options.chars and options.chars[0] > options.chars[1]:
+        return _say(USAGE, "--chars: the first number is above the second")
     both = options.positive and options.negative
     if bool(options.pages) == bool(options.positive or options.negative) or not (
         options.pages or both

@@ -176,3 +176,8 @@ def test_a_pipe_is_no_model(tmp_path: Path) -> None:
     os.mkfifo(target / "model.bin")
     with pytest.raises(card.CardError, match="no such file"):
         models.digest(target)
+
+
+def test_a_model_without_a_name_is_no_directory() -> None:
+    with pytest.raises(models.ModelNotFound, match="without a name"):
+        models.find("")

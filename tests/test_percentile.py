@@ -144,6 +144,9 @@ def test_buckets_are_shares_from_the_best_on() -> None:
         ({"keep": 1.5}, "keep"),
         ({"buckets": {"head": 0.6, "middle": 0.3}}, "shares ascend"),
         ({"best": "first"}, "best"),
+        ({"keep": 0.0}, "null keeps all"),
+        ({"buckets": {}}, "names and shares"),
+        ({"buckets": {"": 0.5}}, "names and shares"),
     ],
 )
 def test_impossible_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:

@@ -152,6 +152,12 @@ def test_impossible_parameters_are_refused(
         Perplexity(**{"model": english, **parameters})
 
 
+def test_a_model_of_another_language_is_refused(english: str) -> None:
+    with pytest.raises(ValidationError, match="is a model of en, not of de"):
+        Perplexity(model={"de": english})
+    Perplexity(model={"en-GB": english, "other": english})
+
+
 def recipe(*stages: Any) -> dict[str, Any]:
     return {"kind": "documents", "name": "p", "input": {"kind": "warc"}, "stages": [*stages]}
 

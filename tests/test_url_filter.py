@@ -509,3 +509,9 @@ def test_words_of_datatrove_on_real_addresses(shared_data: Path, addresses: list
     for stage in (UrlFilter(words=folder), UrlFilter()):
         dropped = [reason for reason in reasons(stage, *addresses) if reason]
         assert 0 < len(dropped) / len(addresses) < 0.001
+
+
+@pytest.mark.parametrize("categories", [(), ("adult",)])
+def test_categories_of_nothing_are_refused(categories: tuple[str, ...]) -> None:
+    with pytest.raises(ValidationError, match="categories"):
+        UrlFilter(categories=categories)

@@ -21,7 +21,7 @@ from curation.document import Documents
 from curation.filters import cld2, languages
 from curation.filters.languages import bcp47
 from curation.filters.parameters import ByLanguage, Share
-from curation.models import card
+from curation.models import card, fasttext
 from curation.models.classifier import as_line
 from curation.stage import Filter, Rule, Signals
 from curation.text import scripts
@@ -157,10 +157,8 @@ class _Model:
     """A fastText model, and the BCP-47 tag of each of its labels."""
 
     def __init__(self, path: Path) -> None:
-        from fasttext.FastText import load_model
-
         file, self._normalise = _weights(path)
-        self._model = load_model(str(file))
+        self._model = fasttext.load(file)
         self._predict = self._model.f.predict  # as model.predict, without its numpy arrays
         self.tags = bcp47(self._model.labels)
 

@@ -29,6 +29,7 @@ from curation.stage import (
     Signals,
     Sources,
     between,
+    by_language,
     of_units,
 )
 
@@ -77,6 +78,10 @@ class Percentile(GlobalStep, Filter):
     def _possible(self) -> Self:
         if "." not in self.signal:
             raise ValueError(f"signal: {self.signal!r}: STAGE.SIGNAL is wanted")
+        if 0 in by_language(self.keep).values():
+            raise ValueError("keep: 0 drops every document; null keeps all")
+        if self.buckets is not None and not all(self.buckets or {"": 0}):
+            raise ValueError("buckets: names and shares are wanted; null makes none")
         bounds = list((self.buckets or {}).values())
         if bounds != sorted(set(bounds)):
             raise ValueError("buckets: shares ascend, from the best documents on")

@@ -107,9 +107,12 @@ class Perplexity(Filter):
                 raise ValueError(f"cutoffs: head ({limits.head}) is above middle ({limits.middle})")
         for name in self.names:
             try:
-                _, settings = kenlm.read(models.find(name))
+                said, settings = kenlm.read(models.find(name))
             except models.ModelNotFound:
                 continue  # said by whoever needs the model
+            for key in self._keys(name):
+                if said.language and said.language.partition("-")[0] != key.partition("-")[0]:
+                    raise ValueError(f"model: {name} is a model of {said.language}, not of {key}")
             if self.keep and self.cutoffs == OF_MODEL and not settings.buckets:
                 raise ValueError(f"keep: the card of {name} has no cut-offs; set cutoffs")
         return self
@@ -118,6 +121,12 @@ class Perplexity(Filter):
     def names(self) -> list[str]:
         """The models, each once."""
         return sorted({self.model} if isinstance(self.model, str) else set(self.model.values()))
+
+    def _keys(self, name: str) -> list[str]:
+        """The languages that the recipe gives to a model by name."""
+        if isinstance(self.model, str):
+            return []
+        return [key for key, other in self.model.items() if other == name and key != OTHER]
 
     def _by_language(self) -> dict[str, str]:
         """Languages and their models. Raises ModelNotFound."""

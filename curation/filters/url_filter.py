@@ -88,6 +88,13 @@ class UrlFilter(Filter):
     `allow` says; a list by name or path, or its entries."""
 
     @model_validator(mode="after")
+    def _categories_of_lists(self) -> Self:
+        if self.categories is not None and not (self.categories and self.domains):
+            lacks = "lists in `domains` are wanted" if self.categories else "null takes the default"
+            raise ValueError(f"categories: {lacks}")
+        return self
+
+    @model_validator(mode="after")
     def _entries_are_addresses(self) -> Self:
         for name in ("allow", "opt_out"):
             entries = getattr(self, name)

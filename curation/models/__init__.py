@@ -52,6 +52,8 @@ def find(name: str | Path) -> Path:
     package that carries it, this one last. Raises ModelNotFound.
     """
     path = Path(name)
+    if not str(name):
+        raise ModelNotFound("a model without a name", "curation models list")
     if path.exists():
         if not (path.is_file() or path.is_dir()):  # a pipe or device, of which none sees an end
             raise ModelNotFound(f"model {name} is neither a file nor a directory")

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from curation import models
-from curation.models import card
+from curation.models import card, fasttext
 
 #: The kind of these models, as cards name it.
 KIND = "classifier"
@@ -64,13 +64,11 @@ class Classifier:
     """A fastText model in memory; `card` says how it is to be asked."""
 
     def __init__(self, path: Path, said: card.Card) -> None:
-        from fasttext.FastText import load_model
-
         self.card = said
         try:
-            model = load_model(str(path))
-        except ValueError as error:  # of the wrong format
-            raise ClassifierError(f"{path}: no fastText model ({error})") from None
+            model = fasttext.load(path)
+        except fasttext.DamagedModel as error:
+            raise ClassifierError(str(error)) from None
         labels = model.labels
         self.positive = str(said.settings.get("positive"))
         if self.positive not in labels:
