@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -167,3 +168,15 @@ def test_the_table_in_the_readme_is_what_is_printed(finished: Path) -> None:
 
     stats = json.loads((finished / "stats.json").read_bytes())
     assert f"```text\n{render(stats)}\n```" in (ROOT / "README.md").read_text()
+
+
+def test_the_trace_in_the_readme_is_what_is_printed(finished: Path) -> None:
+    readme = (ROOT / "README.md").read_text()
+    url = re.search(r"curation trace doc (\S+)", readme)
+    assert url
+    command = [sys.executable, "-m", "curation", "trace", "doc", url[1], "--in", str(finished)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    [shown] = [b for b in re.findall(r"```text\n(.*?)```", readme, re.DOTALL) if url[1] in b]
+    for line in shown.splitlines():
+        if line.strip() != "..." and not line.startswith("  input "):
+            assert f"{line}\n" in printed, line
