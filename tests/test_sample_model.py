@@ -25,7 +25,7 @@ def perplexities(name: str | Path, texts: list[str]) -> list[float]:
 def test_the_model_is_what_its_command_makes_of_the_reference_prose(tmp_path: Path) -> None:
     sample.make(tmp_path / "again")
     theirs, ours = (dict(card.read(p).settings) for p in (tmp_path / "again", models.find(NAME)))
-    # By numbers: another kind of processor may add otherwise, and SentencePiece choose other pieces.
+    # By numbers: another kind of processor may add otherwise, and other pieces be chosen.
     assert theirs.pop("percentiles") == pytest.approx(ours.pop("percentiles"), rel=0.02)
     for settings in (theirs, ours):
         settings["trained"] = {n: settings["trained"][n] for n in ("documents", "words")}
