@@ -515,3 +515,8 @@ def test_words_of_datatrove_on_real_addresses(shared_data: Path, addresses: list
 def test_categories_of_nothing_are_refused(categories: tuple[str, ...]) -> None:
     with pytest.raises(ValidationError, match="categories"):
         UrlFilter(categories=categories)
+
+
+def test_an_entry_that_is_not_in_a_list_is_told_from_a_missing_file() -> None:
+    with pytest.raises(models.ModelNotFound, match=r"a single entry is written \[mine\.example\]"):
+        UrlFilter(opt_out="mine.example").files()

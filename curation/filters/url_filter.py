@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from curation import models
 from curation.document import Documents
 from curation.filters.parameters import LIST, SINGLE, Count
 from curation.filters.urls import Addresses, lists, versions
@@ -139,7 +140,13 @@ class UrlFilter(Filter):
         }
 
     def _sources(self, name: str) -> list[lists.Source]:
-        return lists.sources(name, self.categories)
+        try:
+            return lists.sources(name, self.categories)
+        except models.ModelNotFound as error:
+            if name not in (self.allow, self.opt_out):
+                raise
+            entry = f"no file {name} here; a single entry is written [{name}]"
+            raise models.ModelNotFound(entry, error.command) from None
 
     def _list(self, given: str | tuple[str, ...]) -> DomainList:
         if not isinstance(given, str):

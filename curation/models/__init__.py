@@ -89,7 +89,8 @@ def _missing(name: str, known: table.Entry | None) -> tuple[str, str]:
         command = _TRAINED[kind].format(language=language, name=name)
     else:
         place = f"put it into {directories()[0]}"
-        return f"model {name} not found{table.nearest(name)}, or {place}", place
+        where = "no such file in the working directory, no such name"
+        return f"model {name} not found: {where}{table.nearest(name)}, or {place}", place
     return f"model {name} not found: {command}", command
 
 
