@@ -1,4 +1,4 @@
-"""Which documents a demonstration model may drop: those of hosts that nobody can register."""
+"""Which documents a demonstration model may drop: those of the sample crawl's sites."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from curation.models.card import Card, may_judge
+from curation.sample.sites import SITES
 
 DEMONSTRATION = Card(kind="kenlm", files={}, demonstration=True)
 
@@ -17,24 +18,19 @@ def allowed(url: str | None) -> bool:
 @pytest.mark.parametrize(
     "url",
     [
-        "https://pages.example/a",
-        "https://a.b.c.test",
-        "http://localhost:8000/x",
-        "http://deep.localhost/",
-        "https://no.invalid?q=1",
-        "https://example.com/",
-        "https://www.example.net/",
-        "http://example.org#top",
-        "HTTPS://WWW.EXAMPLE.ORG/",
-        "https://pages.example:8443/a",
-        "https://user:secret@pages.example/a",
-        "https://real-site.com@pages.example/a",
-        "https://pages.example./a",
-        "https://www.example.com.:80/",
-        "https://under_score.example/",
+        *(f"https://{site.host}/a" for site in SITES),
+        "https://www.desk.example.org/",
+        "HTTPS://WWW.HANDBOOK.TEST/",
+        "http://handbook.test#top",
+        "https://handbook.test?q=1",
+        "https://handbook.test:8443/a",
+        "https://user:secret@handbook.test/a",
+        "https://real-site.com@handbook.test/a",
+        "https://handbook.test./a",
+        "https://www.handbook.test.:80/",
     ],
 )
-def test_a_demonstration_judges_reserved_hosts(url: str) -> None:
+def test_a_demonstration_judges_the_sites_of_the_sample_crawl(url: str) -> None:
     assert allowed(url)
 
 
@@ -43,28 +39,32 @@ def test_a_demonstration_judges_reserved_hosts(url: str) -> None:
     [
         None,
         "",
-        "pages.example",  # a path
-        "/pages.example/a",
-        "file:///pages.example",
+        "handbook.test",  # a path
+        "/handbook.test/a",
+        "file:///handbook.test",
+        "https://pages.example/",  # somebody else's test
+        "https://more.handbook.test/",
+        "https://example.org/",
+        "http://localhost:8000/x",
         "https://real-site.com/",
-        "https://real-site.com/pages.example",
-        "https://real-site.com?pages.example",
+        "https://real-site.com/handbook.test",
+        "https://real-site.com?handbook.test",
         "https://real-site.com#.example",
-        "https://pages.example@real-site.com/",
-        "https://pages.example:80@real-site.com/",
+        "https://handbook.test@real-site.com/",
+        "https://handbook.test:80@real-site.com/",
         "https://real-site.com\\.example/",  # browsers take the backslash for a slash
         "https://real-site.com%2f.example/",
         "https://notexample.com/",
         "https://example.com.real-site.com/",
         "https://example.co/",
         "https://example.de/",
-        "https://pages.example../",
+        "https://handbook.test../",
         "https://.example/",
         "https://127.0.0.1/",
-        "https://192.0.2.1/",  # kept for documents by RFC 5737, but an address of nobody's sample
+        "https://192.0.2.1/",
         "https://[2001:db8::1]/",
-        "https://[pages.example/",
-        "https://[pages.example]/",
+        "https://[handbook.test/",
+        "https://[handbook.test]/",
         "https://pages。example/",
     ],
 )
@@ -73,7 +73,7 @@ def test_a_demonstration_judges_nothing_else(url: str | None) -> None:
 
 
 def test_other_models_judge_everything() -> None:
-    urls = pa.array(["https://real-site.com/", None, "https://pages.example/"])
+    urls = pa.array(["https://real-site.com/", None, "https://handbook.test/"])
     assert may_judge(Card(kind="kenlm", files={}), urls).tolist() == [True, True, True]
     assert may_judge(DEMONSTRATION, urls).tolist() == [False, False, True]
     assert len(may_judge(DEMONSTRATION, urls[:0])) == 0

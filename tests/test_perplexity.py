@@ -123,7 +123,7 @@ def test_a_demonstration_annotates_other_hosts_and_judges_nothing(tmp_path: Path
     limits = {"cutoffs": {"head": 1, "middle": 2}}
     stage = Perplexity(model=make(tmp_path / "m", demonstration=True, settings=limits))
     found = signals(
-        stage, (BAD, "en", "https://real-site.com/"), (BAD, "en", "https://a.example/"),
+        stage, (BAD, "en", "https://real-site.com/"), (BAD, "en", "https://handbook.test/"),
         (BAD, "en", None), (BAD, "de", "https://real-site.com/"),
     )  # fmt: skip
     bad = pytest.approx(PERPLEXITY[BAD])

@@ -76,10 +76,10 @@ def test_another_label_of_a_model_with_a_card_may_be_meant(model: str) -> None:
         score(Quality(model=model, positive="__label__hq"), documents(MILL))
 
 
-def test_a_demonstration_annotates_real_pages_and_judges_reserved_hosts(tmp_path: Path) -> None:
+def test_a_demonstration_annotates_real_pages_and_judges_the_sample_crawl(tmp_path: Path) -> None:
     stage = Quality(model=make(tmp_path / "m", demonstration=True))
     real = documents(MILL, url="https://mill.org/wheel")
-    sample = documents(MILL, url="https://mill.example/wheel")
+    sample = documents(MILL, url="https://handbook.test/wheel")
     assert score(stage, real) == [None]
     assert score(stage, real, "score") == score(stage, sample) == score(stage, sample, "score")
 

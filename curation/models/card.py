@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -38,8 +38,7 @@ class Card:
 
     `kind`: what reads it (`kenlm`, `classifier`). `files`: name -> SHA-256 in hex. `settings`: what
     its kind needs to know (tokenizer, normaliser, labels, thresholds). `demonstration`: trained on
-    too little to judge real pages: it may drop only those of reserved hosts (RFC 2606), as the
-    sample crawl's.
+    too little to judge real pages: it may drop only those of the sample crawl.
     """
 
     kind: str
@@ -132,26 +131,28 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-#: Names that nobody can register (RFC 2606, 2 and 3; RFC 6761, 6), and what lies below them.
-_RESERVED = re.compile(
-    r"(?:[a-z0-9_-]+\.)*(?:test|example|invalid|localhost|example\.(?:com|net|org))\.?"
-)
-
-
 def may_judge(card: Card, urls: pa.Array) -> np.ndarray:
     """Which documents a model may drop, by their URLs: bool, one per document.
 
-    All of them; of a demonstration, those whose host is a reserved name (as all hosts of the sample
-    crawl are). A document without a URL, or with one that has no such host, is none of these.
+    All of them; of a demonstration, those on the invented sites of the sample crawl, whose names
+    nobody can register. A document without a URL, or with one that has no such host, is none.
     """
     if not card.demonstration:
         return np.ones(len(urls), bool)
-    return np.array([_is_reserved(url) for url in urls.to_pylist()], bool)
+    sites = _sample_hosts()
+    return np.array([_host(url) in sites for url in urls.to_pylist()], bool)
 
 
-def _is_reserved(url: str | None) -> bool:
+@cache
+def _sample_hosts() -> frozenset[str]:
+    from curation.sample.sites import SITES  # which reads all its pages
+
+    return frozenset(site.host for site in SITES)
+
+
+def _host(url: str | None) -> str:
     try:
         host = urlsplit(url or "").hostname or ""
     except ValueError:  # brackets that hold no address
-        return False
-    return _RESERVED.fullmatch(host) is not None
+        return ""
+    return host.removesuffix(".").removeprefix("www.")
