@@ -301,6 +301,15 @@ def of_units(arrays: Iterable[np.ndarray], units: Sequence[int], kind: np.dtype)
     return np.concatenate(pieces)
 
 
+def align(known: np.ndarray, rows: np.ndarray) -> pa.Array:
+    """Where each of these rows stands among `known` (ascending): an index; null for no place."""
+    at = np.searchsorted(known, rows)
+    missing = np.ones(len(rows), dtype=bool)
+    inside = at < len(known)
+    missing[inside] = known[at[inside]] != rows[inside]
+    return pa.array(at, mask=missing)
+
+
 @dataclass(frozen=True)
 class Removals:
     """The slice of a global step's decision that concerns one unit.
@@ -342,12 +351,7 @@ class Scores:
 
     def onto(self, docs: Documents) -> Documents:
         """The documents with these columns."""
-        rows = docs["row"].to_numpy(zero_copy_only=False)
-        at = np.searchsorted(self.rows, rows)
-        missing = np.ones(len(rows), dtype=bool)
-        inside = at < len(self.rows)
-        missing[inside] = self.rows[at[inside]] != rows[inside]
-        where = pa.array(at, mask=missing)
+        where = align(self.rows, docs["row"].to_numpy(zero_copy_only=False))
         return docs.replace(**{name: pa.array(c).take(where) for name, c in self.columns.items()})
 
 

@@ -29,6 +29,7 @@ from curation.stage import (
     Removals,
     Rule,
     Signals,
+    align,
     rules_of,
 )
 from curation.text.spans import delete_spans
@@ -168,11 +169,8 @@ class Chain:
         account = self.accounts[self._ordinal[spec.name]]
         account.enter(state.sizes)
         rows = state.docs["row"].to_numpy(zero_copy_only=False)
-        at = np.searchsorted(removals.rows, rows)
-        inside = at < len(removals.rows)
-        hit = np.zeros(len(rows), dtype=bool)
-        hit[inside] = removals.rows[at[inside]] == rows[inside]
-        where = pa.array(at, mask=~hit)
+        where = align(removals.rows, rows)
+        hit = np.asarray(where.is_valid())
         named = as_column(removals.reasons).cast(pa.string()).take(where)
         reasons = np.full(len(rows), None, dtype=object)
         reasons[hit] = named.filter(pa.array(hit)).to_pylist()
@@ -185,10 +183,8 @@ class Chain:
         }
         state.note(spec.name, evidence)
         counts = state.docs["duplicate_count"].to_numpy(zero_copy_only=False).copy()
-        at = np.searchsorted(removals.counted_rows, rows)
-        inside = at < len(removals.counted_rows)
-        found = np.flatnonzero(inside)[removals.counted_rows[at[inside]] == rows[inside]]
-        counts[found] = removals.counts[at[found]]
+        counted = align(removals.counted_rows, rows)
+        counts[np.asarray(counted.is_valid())] = removals.counts[counted.drop_null().to_numpy()]
         state.docs = state.docs.replace(duplicate_count=pa.array(counts))
         for reason in sorted(set(reasons[hit])):
             mask = np.asarray(pc.fill_null(pc.equal(named, reason), False))

@@ -570,11 +570,8 @@ def probe(recipe: Recipe) -> dict[str, str]:
         except RecipeError as error:
             raise RecipeError(f"stage {spec.name}: {error}") from None
         except RAISED as error:
-            what = (
-                ""
-                if spec.users is None and isinstance(error, ValueError | OSError)
-                else (f"{type(error).__name__}: ")
-            )
+            known = spec.users is None and isinstance(error, ValueError | OSError)
+            what = "" if known else f"{type(error).__name__}: "
             raise RecipeError(f"stage {spec.name}: {what}{error}") from None
     return types
 

@@ -136,5 +136,4 @@ def _digest(path: Path) -> str:
 
 @lru_cache(maxsize=256)
 def _digest_once(path: str, size: int, mtime_ns: int) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return card.sha256(path)

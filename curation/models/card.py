@@ -107,7 +107,7 @@ def new(target: Path, **said: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
         settings: dict[str, Any] = {}
         yield place, settings
         files = {
-            str(file.relative_to(place)): _sha256(file)
+            str(file.relative_to(place)): sha256(file)
             for file in sorted(place.rglob("*"))
             if file.is_file()
         }
@@ -126,7 +126,8 @@ def new(target: Path, **said: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: str | Path) -> str:
+    """Of a file, in hex."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
