@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from manifests.hashing import mix64
+
 _MASK = (1 << 64) - 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -59,18 +61,6 @@ class Sizes:
     def take(self, mask: np.ndarray) -> Sizes:
         words = None if self.words is None else self.words[mask]
         return Sizes(words, self.bytes[mask], self.keys[mask])
-
-
-def mix64(x: np.ndarray) -> np.ndarray:
-    """The finaliser of MurmurHash3 (Appleby, public domain constants): bijective on 64 bits."""
-    x = x.astype(np.uint64, copy=True)
-    with np.errstate(over="ignore"):
-        x ^= x >> np.uint64(33)
-        x *= np.uint64(0xFF51AFD7ED558CCD)
-        x ^= x >> np.uint64(33)
-        x *= np.uint64(0xC4CEB9FE1A85EC53)
-        x ^= x >> np.uint64(33)
-    return x
 
 
 def row_keys(salt: int, rows: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from curation import document
-from curation.engine.ledger import mix64
+from manifests.hashing import mix64
 
 PER_REASON = 8  # documents per unit, stage and reason
 MAX_TEXT = 20_000  # characters of a sample's text
