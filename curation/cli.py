@@ -452,8 +452,11 @@ def _run(options: argparse.Namespace) -> int:
     """Run a recipe, or resume it: the same command goes on where it was stopped."""
     from curation.api import run
     from curation.engine.plan import open_plan
+    from curation.engine.tokens.recipe import is_tokens
     from curation.inspect import demonstrations
 
+    if is_tokens(options.recipe):
+        return _run_tokens(options)
     result = run(
         options.recipe,
         inputs=_inputs(options),
@@ -494,6 +497,43 @@ def _run(options: argparse.Namespace) -> int:
         classes = {e for stage in result.stats["stages"] for e in stage["failures"]}
         shown = ", ".join(sorted(classes))
         print(f"curation: {failed} of {documents} documents failed: {shown}", file=sys.stderr)
+    for path, problem in result.unfinished.items():
+        print(f"curation: {path}: {problem}", file=sys.stderr)
+    return DONE if result.complete else PARTIAL
+
+
+def _run_tokens(options: argparse.Namespace) -> int:
+    """`curation run` of a recipe of kind tokens."""
+    from curation.api import run_tokens
+
+    for name in ("shard", "index"):
+        if getattr(options, name) is not None:
+            return _say(USAGE, f"--{name}: not for recipes of kind tokens")
+    result = run_tokens(
+        options.recipe,
+        inputs=_inputs(options),
+        output=options.output,
+        base=options.base,
+        settings=options.settings,
+        executor="ray" if options.address else options.executor,
+        workers=options.workers,
+        address=options.address,
+        limit=options.limit,
+        retry=options.retry,
+        accept_collapse=options.accept_collapse,
+        quiet=options.quiet,
+    )
+    _point_to(result.path, "latest-tokens")
+    if options.json:
+        about = {"run": str(result.path), "unfinished": result.unfinished}
+        _print_json({**about, "manifest": result.manifest.plain()})
+    else:
+        shown = _shown(result.path)
+        print(result.table())
+        print()
+        print(f"manifest   {shown}/manifest.json")
+        print(f"data card  {shown}/card.md")
+        print(f"look at    {_command()} trace sequence {shown} 0")
     for path, problem in result.unfinished.items():
         print(f"curation: {path}: {problem}", file=sys.stderr)
     return DONE if result.complete else PARTIAL
@@ -543,12 +583,12 @@ def _shown(path: Path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
-def _point_to(run: Path) -> None:
-    """`runs/latest` points to the last run that lies in `runs/`."""
+def _point_to(run: Path, name: str = "latest") -> None:
+    """`runs/latest` (of tokens `runs/latest-tokens`) points to the last run that lies in `runs/`."""
     runs = Path("runs")
     if run.parent != Path(os.path.abspath(runs)):
         return
-    link, fresh = runs / "latest", runs / f".latest.{os.getpid()}"
+    link, fresh = runs / name, runs / f".{name}.{os.getpid()}"
     if link.exists() and not link.is_symlink():
         return
     fresh.symlink_to(os.path.relpath(run, runs))

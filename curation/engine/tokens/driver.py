@@ -1,0 +1,374 @@
+"""The driver of a tokens run: phase after phase, the tasks that have no receipt yet.
+
+What may live here: the order of phases, what each task consumes (its key), reuse of receipts, and
+the manifest at the end. As for documents, receipts are the only state.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from curation.engine import driver as documents
+from curation.engine import resources
+from curation.engine.driver import REPAIRS, Outcome, RunFailed, link
+from curation.engine.executors import Executor, ExecutorLost
+from curation.engine.lease import Lease, LeaseHeld
+from curation.engine.plan import Plan, Task
+from curation.engine.plan import open_plan as open_documents
+from curation.engine.progress import Progress
+from curation.engine.recipe import RecipeError
+from curation.engine.retry import Retries, TaskFailed
+from curation.engine.tokens import describe
+from curation.engine.tokens.mixture import Mixture, Supply, mix
+from curation.engine.tokens.plan import VERSIONS, TokensPlan, freeze, open_tokens
+from curation.tokens import encoding, packing
+from manifests.files import file_digest, write_bytes
+from manifests.records import Output, Receipt, canonical, digest_of
+from manifests.tokens import Manifest
+
+SCATTER_BYTES = 1 << 30  # of packed tokens that one task scatters, at most
+SPLITS = ("train", "validation")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file of the corpus: documents of one source."""
+
+    number: int
+    source: str
+    output: Output  # its path is relative to the corpus
+
+
+def drive(
+    plan: TokensPlan,
+    corpus: Plan,
+    executor: Executor,
+    progress: Progress,
+    base: str | Path | None = None,
+    retry_incomplete: bool = False,
+    accept_collapse: bool = False,
+) -> tuple[Manifest, Outcome]:
+    """Runs or resumes a tokens run; the manifest, and what became of the corpus.
+
+    `base`: another tokens run, whose tasks are reused where their keys are the same. Raises
+    RecipeError for what only the tokens can tell (a source that would be repeated too often),
+    RunFailed for the rest.
+    """
+    found = None if base is None else open_tokens(base)
+    freeze(plan)
+    try:
+        lease = Lease(plan.run)
+    except LeaseHeld as held:
+        raise RunFailed(str(held)) from None
+    try:
+        outcome = documents.drive(
+            *(corpus, executor, progress, found.corpus if found else None),
+            retry_incomplete=retry_incomplete,
+            accept_collapse=accept_collapse,
+        )
+        driver = _Driver(open_tokens(plan.run), executor, progress, lease, found)
+        return driver.drive(outcome), outcome
+    except ExecutorLost as lost:
+        raise RunFailed(f"{lost}; the same command goes on from here") from None
+    finally:
+        lease.close()
+
+
+class _Damaged(Exception):
+    """A file of the run turned out to be damaged; `path` as its receipt has it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class _Driver:
+    def __init__(
+        self,
+        plan: TokensPlan,
+        executor: Executor,
+        progress: Progress,
+        lease: Lease,
+        base: TokensPlan | None,
+    ) -> None:
+        self.plan, self.executor, self.progress, self.lease = plan, executor, progress, lease
+        self.base = {} if base is None else _receipts_by_key(base)
+        self.settings = plan.recipe.settings
+        held = self.settings.validation.source if self.settings.validation else None
+        self.mixed = [name for name in plan.recipe.names if name != held]
+
+    def drive(self, corpus: Outcome) -> Manifest:
+        """All phases in order, then the manifest. Damaged files are made again."""
+        for _ in range(REPAIRS):
+            try:
+                return self._phases(corpus)
+            except _Damaged as damage:
+                self._forget(damage)
+            finally:
+                self.progress.end()
+        raise RunFailed("files of the run are damaged again and again")
+
+    def _phases(self, corpus: Outcome) -> Manifest:
+        parts = self._parts()
+        tokenizer = self._tokenizer(parts)
+        encoded = self._encode(parts, tokenizer)
+        overlap = self._overlap(parts, encoded)
+        packed = self._pack(parts, encoded, tokenizer)
+        supply = {name: self._supply(packed, name) for name in self.mixed}
+        mixture = mix(self.settings, self.plan.recipe.names, supply)
+        shards = self._shards(packed, mixture)
+        manifest = describe.manifest(
+            self.plan, corpus.stats, tokenizer, encoded, packed, mixture, shards, overlap
+        )
+        describe.save(self.plan, manifest)
+        self._tidy(packed, shards)
+        return manifest
+
+    # What there is to do
+
+    def _parts(self) -> list[Part]:
+        """The files of the corpus, in order; files without documents are none."""
+        plan = open_documents(self.plan.corpus)
+        segment = plan.segments[-1]
+        outputs = [
+            output
+            for path in sorted(plan.receipts(segment).glob("*.json"))
+            if (receipt := Receipt.load(path)) is not None
+            for name, output in receipt.outputs.items()
+            if name.startswith("documents") and output.rows
+        ]
+        found = []
+        for number, output in enumerate(sorted(outputs, key=lambda output: output.path)):
+            table = pq.ParquetFile(output.locate(self.plan.corpus))
+            first = next(table.iter_batches(1, columns=["source"]))["source"][0].as_py()
+            found.append(Part(number, first, output))
+        for name in self.plan.recipe.names:
+            if not any(part.source == name for part in found):
+                raise RecipeError(f"sources[{name}]: it has no documents")
+        return found
+
+    def _tokenizer(self, parts: Sequence[Part]) -> Output:
+        """The tokenizer of the run: trained in two phases, or a copy of the one that is given."""
+        if self.plan.tokenizer:
+            return describe.adopt(self.plan)
+        train = self.settings.tokenizer.train
+        assert train is not None
+        weights = describe.sampling_weights(self.settings, self.mixed)
+        sizes = {name: 0 for name in self.mixed}
+        for part in parts:
+            if part.source in sizes:
+                sizes[part.source] += describe.text_bytes(self.plan.corpus, part.output)
+        shares = encoding.shares_of(train.sample, weights, sizes)
+        tasks = [
+            self._task("sample", f"{part.number:05d}", [part.output.digest, shares[part.source]],
+                       units=(part.number,), weight=part.output.bytes)
+            for part in parts
+            if part.source in shares
+        ]
+        sampled = self._phase("sample", tasks)
+        consumed = [[o.digest for o in receipt.outputs.values()] for receipt in sampled.values()]
+        options = train.model_dump(mode="json")
+        task = self._task("train", "tokenizer", [options, encoding.versions(), consumed])
+        needed = resources.of_exchange(describe.training_bytes(train.sample))
+        receipt = self._phase("train", [replace(task, memory=needed)])["tokenizer"]
+        return receipt.outputs["tokenizer"]
+
+    def _encode(self, parts: Sequence[Part], tokenizer: Output) -> dict[str, Receipt]:
+        """Tokens of every file of the corpus, in order of key."""
+        settings = self.settings
+        repeats = {source.name: source.repeat for source in settings.sources}
+        held = settings.validation.model_dump(mode="json") if settings.validation else None
+        tasks = []
+        for part in parts:
+            said = [settings.tokenizer.add_bos, settings.seed, held, repeats[part.source]]
+            consumed = [part.output.digest, tokenizer.digest, encoding.versions(), said]
+            task = self._task("encode", f"{part.number:05d}", consumed, (part.number,),
+                              weight=part.output.bytes)
+            needed = describe.encoding_bytes(describe.text_bytes(self.plan.corpus, part.output))
+            tasks.append(replace(task, memory=resources.of_exchange(needed)))
+        return self._phase("encode", tasks)
+
+    def _pack(
+        self, parts: Sequence[Part], encoded: Mapping[str, Receipt], tokenizer: Output
+    ) -> dict[str, Receipt]:
+        """Rows of each split and source, by windows of keys."""
+        settings, tasks = self.settings, []
+        about = describe.tokenizer(self.plan)
+        said = settings.packing.algorithm, self.plan.recipe.max_docs_per_row, settings.seed
+        for ordinal, name in enumerate(self.plan.recipe.names):
+            mine = [encoded[f"{part.number:05d}"] for part in parts if part.source == name]
+            for number, split in enumerate(SPLITS):
+                tokens = sum(receipt.counts[split]["tokens"] for receipt in mine)
+                if not tokens:
+                    continue
+                bits = packing.window_bits(tokens)
+                read = [
+                    [receipt.task, [o.digest for n, o in sorted(receipt.outputs.items())
+                                    if n.startswith(split)]]
+                    for receipt in mine
+                ]
+                common = digest_of([read, said, settings.sequence_length, about.fill, bits])
+                for window in range(1 << bits):
+                    task = self._task(
+                        "pack",
+                        f"{split}-{ordinal:03d}-{window:05d}",
+                        [common, window],
+                        (number, ordinal, bits, window),
+                        weight=tokens >> bits,
+                    )
+                    needed = packing.memory(tokens >> bits, about.dtype)
+                    tasks.append(replace(task, memory=resources.of_exchange(needed)))
+        return self._phase("pack", tasks)
+
+    def _supply(self, packed: Mapping[str, Receipt], name: str) -> Supply:
+        """What a source has to train on."""
+        prefix = f"train-{self.plan.recipe.names.index(name):03d}-"
+        mine = [receipt.counts for task, receipt in packed.items() if task.startswith(prefix)]
+        return Supply(sum(c["tokens"] for c in mine), sum(c["rows"] for c in mine))
+
+    def _shards(self, packed: Mapping[str, Receipt], mixture: Mixture) -> list[Receipt]:
+        """The mixture as files: rows are scattered to the shards that want them, and gathered."""
+        files = describe.packed_files(self.plan, packed)
+        order = describe.freeze_order(self.plan, mixture, files)
+        if not self.settings.output.materialise:
+            return []
+        length, itemsize = self.settings.sequence_length, describe.tokenizer(self.plan).itemsize
+        groups: list[list[int]] = []
+        filled = 0.0
+        for index, file in enumerate(files):
+            epochs = max(1.0, mixture.epochs[self.plan.recipe.names[file.source]])
+            size = file.rows * length * itemsize * epochs
+            if not groups or filled + size > SCATTER_BYTES:
+                groups.append([])
+                filled = 0.0
+            groups[-1].append(index)
+            filled += size
+        tasks = []
+        for group, mine in enumerate(groups):
+            consumed = [order, [files[index].digest for index in mine]]
+            size = int(SCATTER_BYTES * 1.5)
+            task = self._task("scatter", f"{group:05d}", consumed, (mine[0], mine[-1] + 1),
+                              weight=sum(files[index].rows for index in mine))
+            tasks.append(replace(task, memory=resources.of_exchange(size)))
+        scattered = self._phase("scatter", tasks)
+        read = digest_of([[o.digest for _, o in sorted(r.outputs.items())]
+                          for r in scattered.values()])
+        rows = self.settings.output.shard_rows
+        tasks = []
+        for shard in range(-(-mixture.samples // rows)):
+            task = self._task("gather", f"{shard:05d}", [order, read, rows, shard], (shard,),
+                              weight=rows)
+            needed = 4 * rows * length * itemsize
+            tasks.append(replace(task, memory=resources.of_exchange(needed)))
+        return list(self._phase("gather", tasks).values())
+
+    # Doing it
+
+    def _task(
+        self, phase: str, name: str, consumed: Any, units: tuple[int, ...] = (), weight: int = 0
+    ) -> Task:
+        key = digest_of([phase, VERSIONS[phase], consumed])
+        index = list(VERSIONS).index(phase)
+        return Task(index, name, key, units, phase, weight=weight, memory=resources.WORKER)
+
+    def _phase(self, phase: str, tasks: list[Task]) -> dict[str, Receipt]:
+        """Makes sure that every task of a phase has a receipt; all of them, in order of `tasks`."""
+        directory = self.plan.receipts(phase)
+        names = {f"{task.name}.json" for task in tasks}
+        for path in directory.glob("*.json"):
+            if path.name not in names:
+                path.unlink(missing_ok=True)
+        done: dict[str, Receipt] = {}
+        for task in tasks:
+            if (receipt := self._found(task)) is not None:
+                done[task.name] = receipt
+        todo = [task for task in tasks if task.name not in done]
+        found = {name: describe.documents_of(receipt) for name, receipt in done.items()}
+        self.progress.begin(phase, directory, tasks, found)
+        todo.sort(key=lambda task: (-task.weight, task.name))  # the largest first
+        self._work(todo, done)
+        self.progress.end()
+        return {task.name: done[task.name] for task in tasks}
+
+    def _work(self, todo: Iterable[Task], done: dict[str, Receipt]) -> None:
+        queue, retries = deque(todo), Retries()
+        with closing(self.executor.run(self.plan.run, queue)) as outcomes:
+            for task, outcome in outcomes:
+                if self.lease.taken_over:
+                    raise RunFailed(f"the run was taken over by {self.lease.taken_over}")
+                name = f"{task.phase}/{task.name}"
+                if isinstance(outcome, TaskFailed) and outcome.damaged:
+                    raise _Damaged(outcome.damaged)
+                if isinstance(outcome, TaskFailed) and outcome.hopeless:
+                    raise RunFailed(f"{name}: {outcome}")
+                following, end = retries.after(task, outcome)
+                queue.extendleft(reversed(following))
+                if following and isinstance(outcome, TaskFailed):
+                    self.progress.say(f"{name}: {outcome}; {retries.measure(following)}")
+                if isinstance(end, TaskFailed):
+                    raise RunFailed(f"{name} failed for good: {end}")
+                if end is not None:
+                    done[task.name] = end
+                    self.progress.done(task, {"documents": describe.documents_of(end)})
+
+    def _found(self, task: Task) -> Receipt | None:
+        """The valid receipt of a task: this run's, or one of the base's by the same key."""
+        path = self.plan.receipt_of(task)
+        receipt = Receipt.load(path)
+        if receipt is not None and receipt.key == task.key and self._complete(receipt):
+            return receipt
+        if task.key in self.base:
+            run, receipt = self.base[task.key]
+            if all(_whole(output, run) for output in receipt.outputs.values()):
+                for output in receipt.outputs.values():
+                    link(output.locate(run), self.plan.run / output.path)
+                receipt = replace(receipt, envelope={**receipt.envelope, "from": str(run)})
+                receipt.save(path)
+                return receipt
+        return None
+
+    def _complete(self, receipt: Receipt) -> bool:
+        """Whether all that a task wrote still lies there in full size."""
+        places = [(output.locate(self.plan.run), output) for output in receipt.outputs.values()]
+        return all(place.is_file() and place.stat().st_size == o.bytes for place, o in places)
+
+    def _forget(self, damage: _Damaged) -> None:
+        """Removes the receipts that name a damaged file: it counts as not made."""
+        self.progress.say(f"{damage.path}: damaged, it is made again")
+        for phase in VERSIONS:
+            for path in self.plan.receipts(phase).glob("*.json"):
+                receipt = Receipt.load(path)
+                if receipt is None or damage.path in {o.path for o in receipt.outputs.values()}:
+                    path.unlink(missing_ok=True)
+
+    def _tidy(self, packed: Mapping[str, Receipt], shards: Sequence[Receipt]) -> None:
+        """Removes what an attempt with other inputs has left among the results."""
+        named = {o.path for r in (*packed.values(), *shards) for o in r.outputs.values()}
+        for place in ("packed", "documents", "shards"):
+            for path in sorted((self.plan.run / place).rglob("*.parquet")):
+                if str(path.relative_to(self.plan.run)) not in named:
+                    path.unlink()
+
+
+def _whole(output: Output, run: Path) -> bool:
+    path = output.locate(run)
+    return path.is_file() and file_digest(path) == (output.digest, output.bytes)
+
+
+def _receipts_by_key(plan: TokensPlan) -> dict[str, tuple[Path, Receipt]]:
+    """What a base run has, by key."""
+    return {
+        receipt.key: (plan.run, receipt)
+        for phase in VERSIONS
+        for path in plan.receipts(phase).glob("*.json")
+        if (receipt := Receipt.load(path)) is not None
+    }

@@ -1,0 +1,47 @@
+"""Where the files of a tokens run lie, and its receipts.
+
+What may live here: paths inside the run directory, by what they are of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from curation.engine.plan import Task
+from curation.engine.tokens.plan import TokensPlan
+from manifests.records import Receipt
+
+SPLITS = ("train", "validation")
+
+
+def packed(run: Path, split: str, source: str, window: int) -> Path:
+    """Rows of a window of a source."""
+    return run / "packed" / split / source / f"part-{window:05d}.parquet"
+
+
+def provenance(run: Path, split: str, source: str, window: int) -> Path:
+    """Where the documents of a window come from."""
+    return run / "documents" / split / source / f"part-{window:05d}.parquet"
+
+
+def shard(run: Path, number: int) -> Path:
+    return run / "shards" / "train" / f"shard-{number:05d}.parquet"
+
+
+def work(plan: TokensPlan, task: Task) -> Path:
+    """The stem of the files that only later tasks read."""
+    return plan.directory(task.phase) / "work" / task.name
+
+
+def receipts(plan: TokensPlan, phase: str) -> Iterator[Receipt]:
+    """The receipts of a phase, in order of their tasks' names."""
+    for path in sorted(plan.receipts(phase).glob("*.json")):
+        receipt = Receipt.load(path)
+        if receipt is not None:
+            yield receipt
+
+
+def encoded(plan: TokensPlan, source: str) -> Iterator[Receipt]:
+    """What the encoding left of a source, in order of the files of the corpus."""
+    return (r for r in receipts(plan, "encode") if r.counts["source"] == source)
