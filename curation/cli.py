@@ -490,8 +490,10 @@ def _run(options: argparse.Namespace) -> int:
     for note in () if options.quiet else demonstrations.notes(plan):
         print(f"curation: {note}", file=sys.stderr)
     if not documents:
-        kind = plan.recipe.settings.input.kind
-        hint = f"no documents: the recipe reads {kind}; --set input.kind=... reads other files"
+        settings = plan.recipe.settings
+        kinds = ", ".join(dict.fromkeys(one.kind for one in settings.inputs))
+        key = "input.0.kind" if settings.listed else "input.kind"
+        hint = f"no documents: the recipe reads {kinds}; --set {key}=... reads other files"
         print(f"curation: {hint}", file=sys.stderr)
     if failed > result.failure_ceiling * documents:
         classes = {e for stage in result.stats["stages"] for e in stage["failures"]}

@@ -314,7 +314,8 @@ def read_unit(
     An input that cannot be read, or is not what was listed, makes the unit incomplete. `entry`: see
     `Task`.
     """
-    file, settings = unit.input, plan.recipe.settings.input
+    file, settings = unit.input, plan.recipe.settings.inputs[unit.member]
+    listed = plan.recipe.settings.listed
     span = None if unit.span is None else replace(unit.span, entry=entry)
     crawl = settings.crawl_of(file.path)
     try:
@@ -324,8 +325,10 @@ def read_unit(
         known = {"source": settings.source, "crawl": crawl, "license": settings.license}
         for raw in read_raw(settings.reader, file.path, tally, settings.options(), span):
             if isinstance(raw, RawBatch):
-                yield _filled(raw, known)
+                yield _filled(raw, known, listed)
                 continue
+            if listed:
+                raw.source = settings.source or raw.source
             for name, value in known.items():
                 setattr(raw, name, getattr(raw, name) or value)
             yield raw
@@ -338,11 +341,12 @@ def read_unit(
         tally.problem("unreadable", 0, str(error))
 
 
-def _filled(raw: RawBatch, known: Mapping[str, str | None]) -> RawBatch:
-    """A batch with what the recipe knows of documents that do not say it themselves."""
+def _filled(raw: RawBatch, known: Mapping[str, str | None], listed: bool) -> RawBatch:
+    """A batch with what the recipe knows of documents that do not say it themselves; of the inputs
+    of a list, the name of the source whatever they say."""
     columns = dict(raw.columns)
     for name, value in known.items():
-        own = columns.get(name)
+        own = None if listed and name == "source" else columns.get(name)
         if value is not None:
             given = pa.array([value] * len(raw), pa.string())
             columns[name] = given if own is None else pc.if_else(_said(own), own, given)
