@@ -1,0 +1,1 @@
+PRESETS = {"gpt2": "", "llama3": "", "qwen2": ""}
