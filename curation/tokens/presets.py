@@ -1,1 +1,0 @@
-PRESETS = {"gpt2": "", "llama3": "", "qwen2": ""}
