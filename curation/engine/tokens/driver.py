@@ -6,8 +6,6 @@ the manifest at the end. As for documents, receipts are the only state.
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
@@ -27,16 +25,19 @@ from curation.engine.plan import open_plan as open_documents
 from curation.engine.progress import Progress
 from curation.engine.recipe import RecipeError
 from curation.engine.retry import Retries, TaskFailed
-from curation.engine.tokens import describe
+from curation.engine.tokens import describe, orders, places, vocabulary
 from curation.engine.tokens.mixture import Mixture, Supply, mix
 from curation.engine.tokens.plan import VERSIONS, TokensPlan, freeze, open_tokens
+from curation.engine.tokens.recipe import TokensModel
 from curation.tokens import encoding, packing
 from manifests.files import file_digest, write_bytes
 from manifests.records import Output, Receipt, canonical, digest_of
 from manifests.tokens import Manifest
 
-SCATTER_BYTES = 1 << 30  # of packed tokens that one task scatters, at most
-SPLITS = ("train", "validation")
+SCATTER_BYTES = 512 << 20  # of packed tokens that one task scatters, at most
+#: Bytes of memory that a task takes at most: of training per byte of its sample, of encoding per
+#: byte of text, of packing per byte of tokens (docs/tokens.md has what was measured).
+TRAINING, ENCODING, PACKING = 8, 3, 4
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,13 @@ class Part:
     number: int
     source: str
     output: Output  # its path is relative to the corpus
+
+    def text_bytes(self, corpus: Path) -> int:
+        """Bytes of its texts, as the file says (a few more per document)."""
+        about = pq.read_metadata(self.output.locate(corpus))
+        column = about.schema.to_arrow_schema().get_field_index("text")
+        groups = range(about.num_row_groups)
+        return sum(about.row_group(i).column(column).total_uncompressed_size for i in groups)
 
 
 def drive(
@@ -127,7 +135,7 @@ class _Driver:
         mixture = mix(self.settings, self.plan.recipe.names, supply)
         shards = self._shards(packed, mixture)
         manifest = describe.manifest(
-            self.plan, corpus.stats, tokenizer, encoded, packed, mixture, shards, overlap
+            self.plan, corpus.stats, packed, mixture, shards, overlap
         )
         describe.save(self.plan, manifest)
         self._tidy(packed, shards)
@@ -159,14 +167,14 @@ class _Driver:
     def _tokenizer(self, parts: Sequence[Part]) -> Output:
         """The tokenizer of the run: trained in two phases, or a copy of the one that is given."""
         if self.plan.tokenizer:
-            return describe.adopt(self.plan)
+            return vocabulary.adopt(self.plan)
         train = self.settings.tokenizer.train
         assert train is not None
-        weights = describe.sampling_weights(self.settings, self.mixed)
+        weights = sampling_weights(self.settings, self.mixed)
         sizes = {name: 0 for name in self.mixed}
         for part in parts:
             if part.source in sizes:
-                sizes[part.source] += describe.text_bytes(self.plan.corpus, part.output)
+                sizes[part.source] += part.text_bytes(self.plan.corpus)
         shares = encoding.shares_of(train.sample, weights, sizes)
         tasks = [
             self._task("sample", f"{part.number:05d}", [part.output.digest, shares[part.source]],
@@ -178,7 +186,7 @@ class _Driver:
         consumed = [[o.digest for o in receipt.outputs.values()] for receipt in sampled.values()]
         options = train.model_dump(mode="json")
         task = self._task("train", "tokenizer", [options, encoding.versions(), consumed])
-        needed = resources.of_exchange(describe.training_bytes(train.sample))
+        needed = resources.of_exchange(TRAINING * train.sample)
         receipt = self._phase("train", [replace(task, memory=needed)])["tokenizer"]
         return receipt.outputs["tokenizer"]
 
@@ -193,7 +201,7 @@ class _Driver:
             consumed = [part.output.digest, tokenizer.digest, encoding.versions(), said]
             task = self._task("encode", f"{part.number:05d}", consumed, (part.number,),
                               weight=part.output.bytes)
-            needed = describe.encoding_bytes(describe.text_bytes(self.plan.corpus, part.output))
+            needed = ENCODING * part.text_bytes(self.plan.corpus)
             tasks.append(replace(task, memory=resources.of_exchange(needed)))
         return self._phase("encode", tasks)
 
@@ -202,11 +210,11 @@ class _Driver:
     ) -> dict[str, Receipt]:
         """Rows of each split and source, by windows of keys."""
         settings, tasks = self.settings, []
-        about = describe.tokenizer(self.plan)
+        about = vocabulary.of(self.plan)
         said = settings.packing.algorithm, self.plan.recipe.max_docs_per_row, settings.seed
         for ordinal, name in enumerate(self.plan.recipe.names):
             mine = [encoded[f"{part.number:05d}"] for part in parts if part.source == name]
-            for number, split in enumerate(SPLITS):
+            for number, split in enumerate(places.SPLITS):
                 tokens = sum(receipt.counts[split]["tokens"] for receipt in mine)
                 if not tokens:
                     continue
@@ -225,7 +233,7 @@ class _Driver:
                         (number, ordinal, bits, window),
                         weight=tokens >> bits,
                     )
-                    needed = packing.memory(tokens >> bits, about.dtype)
+                    needed = PACKING * (tokens >> bits) * about.itemsize
                     tasks.append(replace(task, memory=resources.of_exchange(needed)))
         return self._phase("pack", tasks)
 
@@ -237,25 +245,26 @@ class _Driver:
 
     def _shards(self, packed: Mapping[str, Receipt], mixture: Mixture) -> list[Receipt]:
         """The mixture as files: rows are scattered to the shards that want them, and gathered."""
-        files = describe.packed_files(self.plan, packed)
-        order = describe.freeze_order(self.plan, mixture, files)
+        files = orders.packed_files(packed)
+        order = orders.freeze(self.plan, mixture, files)
         if not self.settings.output.materialise:
             return []
-        length, itemsize = self.settings.sequence_length, describe.tokenizer(self.plan).itemsize
+        length, itemsize = self.settings.sequence_length, vocabulary.of(self.plan).itemsize
         groups: list[list[int]] = []
         filled = 0.0
         for index, file in enumerate(files):
             epochs = max(1.0, mixture.epochs[self.plan.recipe.names[file.source]])
             size = file.rows * length * itemsize * epochs
-            if not groups or filled + size > SCATTER_BYTES:
+            other = groups and files[groups[-1][0]].source != file.source
+            if not groups or other or filled + size > SCATTER_BYTES:
                 groups.append([])
                 filled = 0.0
             groups[-1].append(index)
             filled += size
         tasks = []
         for group, mine in enumerate(groups):
-            consumed = [order, [files[index].digest for index in mine]]
-            size = int(SCATTER_BYTES * 1.5)
+            consumed = [order, [files[index].output.digest for index in mine]]
+            size = 2 * SCATTER_BYTES
             task = self._task("scatter", f"{group:05d}", consumed, (mine[0], mine[-1] + 1),
                               weight=sum(files[index].rows for index in mine))
             tasks.append(replace(task, memory=resources.of_exchange(size)))
@@ -372,3 +381,17 @@ def _receipts_by_key(plan: TokensPlan) -> dict[str, tuple[Path, Receipt]]:
         for path in plan.receipts(phase).glob("*.json")
         if (receipt := Receipt.load(path)) is not None
     }
+
+
+def sampling_weights(settings: TokensModel, names: Sequence[str]) -> dict[str, float] | None:
+    """The weights by which texts are drawn to train the tokenizer on: those of the mixture over the
+    whole run; None (by size) where they depend on tokens."""
+    if settings.mixture.stages:
+        stages = settings.mixture.stages
+        return {
+            name: sum(s.share * s.weights.get(name, 0.0) / sum(s.weights.values()) for s in stages)
+            for name in names
+        }
+    own = {source.name: source.weight for source in settings.sources if source.name in names}
+    given = {name: weight for name, weight in own.items() if weight is not None}
+    return given or None

@@ -39,7 +39,7 @@ class Frozen:
     files: tuple[PackedFile, ...]
 
 
-def packed_files(plan: TokensPlan, packed: Mapping[str, Receipt]) -> list[PackedFile]:
+def packed_files(packed: Mapping[str, Receipt]) -> list[PackedFile]:
     """The packed files for training, by source and window; those of empty windows are none."""
     found: list[PackedFile] = []
     for name in sorted(task for task in packed if task.startswith("train-")):

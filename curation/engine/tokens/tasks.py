@@ -20,7 +20,7 @@ from curation.engine import tables
 from curation.engine.exchange import DamagedFile
 from curation.engine.plan import Task
 from curation.engine.resources import Usage
-from curation.engine.tokens import describe, places
+from curation.engine.tokens import orders, places, vocabulary
 from curation.engine.tokens.plan import TokensPlan
 from curation.tokens import packing, sharding
 from manifests.arrays import load_array, save_array
@@ -51,7 +51,7 @@ def _pack(plan: TokensPlan, task: Task) -> Done:
     """The rows of one window, and where its documents come from."""
     number, ordinal, bits, window = task.units
     split, name = places.SPLITS[number], plan.recipe.names[ordinal]
-    settings, about = plan.recipe.settings, describe.tokenizer(plan)
+    settings, about = plan.recipe.settings, vocabulary.of(plan)
     slices, tables_ = [], []
     for receipt in places.encoded(plan, name):
         if f"{split}.docs" not in receipt.outputs:
@@ -100,7 +100,7 @@ def _pack(plan: TokensPlan, task: Task) -> Done:
 
 def _scatter(plan: TokensPlan, task: Task) -> Done:
     """The rows of some packed files of a source, in the order of the samples that want them."""
-    order = describe.read_order(plan)
+    order = orders.read(plan)
     first, stop = task.units
     files = order.files[first:stop]
     for file in files:
@@ -119,7 +119,7 @@ def _scatter(plan: TokensPlan, task: Task) -> Done:
 
 def _gather(plan: TokensPlan, task: Task) -> Done:
     """One shard."""
-    order, [shard] = describe.read_order(plan), task.units
+    order, [shard] = orders.read(plan), task.units
     size = plan.recipe.settings.output.shard_rows
     stems = []
     for receipt in places.receipts(plan, "scatter"):
