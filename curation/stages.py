@@ -19,6 +19,7 @@ from curation.filters.percentile import Percentile
 from curation.filters.perplexity import Perplexity
 from curation.filters.quality import Quality
 from curation.filters.refinedweb_lines import RefinedWebLines
+from curation.filters.split import Split
 from curation.filters.toxicity import Toxicity, ToxicSentences
 from curation.filters.url_filter import UrlFilter
 from curation.redact.names import Names
@@ -45,6 +46,7 @@ STAGES: dict[str, type[Stage]] = {
     "pii": Pii,
     "datatrove": Datatrove,
     "percentile": Percentile,
+    "split": Split,
     "exact_dedup": ExactDedup,
     "minhash_dedup": MinHashDedup,
     "line_dedup": LineDedup,

@@ -126,7 +126,7 @@ def beginning(plan: Plan, base: Plan) -> tuple[int, str]:
 def _filled(stages: Sequence[StageSpec], readers: Set[str]) -> str:
     """What stands against re-application in columns that stages from the start on fill: what was
     in them before is not stored. Only the language is known to be empty then, of an archive."""
-    empty = {"language_score"} | ({"language"} if readers <= ENCODED else set())
+    empty = {"language", "language_score"} if readers <= ENCODED else set()
     for spec in stages:
         if isinstance(spec.stage, Filter) and (full := {*spec.stage.adds} - empty):
             return f"{spec.name} fills {min(full)}, which the input may have filled before"

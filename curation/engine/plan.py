@@ -45,7 +45,7 @@ from manifests.records import canonical, digest, digest_of
 
 RUN_SCHEMA = 1
 #: Bumped when readers or the engine write other bytes for the same input and recipe.
-ENGINE_VERSION = 5
+ENGINE_VERSION = 6
 MAX_RANGES = 1_000_000  # of one file
 
 Kind = Literal["read", "exchange", "filter", "documents"]

@@ -393,7 +393,7 @@ def _of_batch(row: int, raw: RawBatch) -> Iterator[Documents]:
         for name, kind in kinds.items()
     }
     columns["row"] = pa.array(np.arange(row, row + size))
-    columns["duplicate_count"] = pa.array(np.ones(size, dtype=np.int64))
+    columns["duplicate_count"] = pc.fill_null(columns["duplicate_count"], 1)
     lengths = pc.binary_length(columns["text"]).to_numpy(zero_copy_only=False)
     for start, length in slices(lengths):
         yield Documents({name: c.slice(start, length) for name, c in columns.items()})
@@ -404,7 +404,7 @@ def _columns(rows: list[int], raws: list[RawDocument]) -> Documents:
         "row": pa.array(rows, pa.int64()),
         **{name: pa.array([getattr(raw, name) for raw in raws], pa.string()) for name in _PLAIN},
         "language_score": pa.array([raw.language_score for raw in raws], pa.float64()),
-        "duplicate_count": pa.array(np.ones(len(raws), dtype=np.int64)),
+        "duplicate_count": pa.array([raw.duplicate_count for raw in raws], pa.int64()),
         "warc_file": pa.array([raw.warc_file for raw in raws], pa.string()),
         "warc_offset": pa.array([raw.warc_offset for raw in raws], pa.int64()),
         "warc_length": pa.array([raw.warc_length for raw in raws], pa.int64()),
