@@ -177,9 +177,7 @@ def run_tokens(
     more often than it may); RunFailed for the rest.
     """
     _check(executor, workers, retry)
-    work, corpus = plan_tokens(
-        recipe, inputs=inputs, output=output, settings=settings, limit=limit
-    )
+    work, corpus = plan_tokens(recipe, inputs=inputs, output=output, settings=settings, limit=limit)
 
     def go(engine: Executor) -> tuple[Manifest, Outcome]:
         return tokens_driver.drive(

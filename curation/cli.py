@@ -528,7 +528,7 @@ def _run_tokens(options: argparse.Namespace) -> int:
     _point_to(result.path, "latest-tokens")
     if options.json:
         about = {"run": str(result.path), "unfinished": result.unfinished}
-        _print_json({**about, "manifest": result.manifest.plain()})
+        _print_json({**about, "manifest": result.manifest.record()})
     else:
         shown = _shown(result.path)
         print(result.table())

@@ -43,7 +43,10 @@ def render(manifest: Manifest) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     lines = [
         "  ".join(
-            [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
+            [
+                row[0].ljust(widths[0]),
+                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
+            ]
         ).rstrip()
         for row in rows
     ]

@@ -15,8 +15,7 @@ from curation.engine.tokens import places, vocabulary
 from curation.engine.tokens.mixture import Mixture
 from curation.engine.tokens.plan import TokensPlan
 from curation.tokens import packing
-from manifests import card, order, tokens
-from manifests.files import write_bytes
+from manifests import order, tokens
 from manifests.records import Output, Receipt, digest_of
 from manifests.tokens import (
     Corpus,
@@ -42,7 +41,7 @@ def manifest(
     """What a finished run is. `stats`: of its corpus."""
     said = plan.recipe.settings
     names = plan.recipe.names
-    splits: dict[str, dict[SplitName, Split]] = {
+    splits: dict[str, dict[str, Split]] = {
         name: {split: _split(plan, packed, split, ordinal) for split in tokens.SPLITS}
         for ordinal, name in enumerate(names)
     }
@@ -90,9 +89,7 @@ def manifest(
         dealing=dealing,
         sources=sources,
         shards=tuple(_file(receipt.outputs["rows"], receipt, "rows") for receipt in shards),
-        validation=Validation(
-            held.share if held else None, held.source if held else None, overlap
-        ),
+        validation=Validation(held.share if held else None, held.source if held else None, overlap),
         corpus=Corpus("corpus", open_plan(plan.corpus).origin, stats),
         directory=plan.run,
     )
@@ -131,7 +128,7 @@ def _file(output: Output, receipt: Receipt, name: str) -> File:
 def _realised(
     plan: TokensPlan,
     shards: Sequence[Receipt],
-    splits: Mapping[str, Mapping[SplitName, Split]],
+    splits: Mapping[str, Mapping[str, Split]],
     drawn: np.ndarray,
 ) -> dict[str, float]:
     """Shares of the non-padding tokens of all samples: counted in the shards; where there are none,
@@ -151,8 +148,6 @@ def _realised(
 def save(plan: TokensPlan, made: Manifest) -> None:
     """Writes the data card and, last, the manifest."""
     assert made.corpus is not None
-    upstream = {s.name: s.upstream["stats"] for s in made.sources if "stats" in s.upstream}
-    write_bytes(plan.run / "card.md", card.render(made, made.corpus.stats, upstream).encode())
     made.save(plan.run / tokens.NAME)
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import pyarrow.parquet as pq
 
 from curation.engine import driver as documents
 from curation.engine import resources
@@ -21,39 +20,26 @@ from curation.engine.driver import REPAIRS, Outcome, RunFailed, link
 from curation.engine.executors import Executor, ExecutorLost
 from curation.engine.lease import Lease, LeaseHeld
 from curation.engine.plan import Plan, Task
-from curation.engine.plan import open_plan as open_documents
 from curation.engine.progress import Progress
 from curation.engine.recipe import RecipeError
 from curation.engine.retry import Retries, TaskFailed
+from curation.engine.tokens import corpus as corpora
 from curation.engine.tokens import describe, orders, places, vocabulary
+from curation.engine.tokens.corpus import Part
 from curation.engine.tokens.mixture import Mixture, Supply, mix
 from curation.engine.tokens.plan import VERSIONS, TokensPlan, freeze, open_tokens
 from curation.engine.tokens.recipe import TokensModel
-from curation.tokens import encoding, packing
-from manifests.files import file_digest, write_bytes
-from manifests.records import Output, Receipt, canonical, digest_of
+from curation.tokens import bpe, packing
+from manifests.files import file_digest
+from manifests.records import Output, Receipt, digest_of
 from manifests.tokens import Manifest
 
 SCATTER_BYTES = 512 << 20  # of packed tokens that one task scatters, at most
 #: Bytes of memory that a task takes at most: of training per byte of its sample, of encoding per
 #: byte of text, of packing per byte of tokens (docs/tokens.md has what was measured).
 TRAINING, ENCODING, PACKING = 8, 3, 4
-
-
-@dataclass(frozen=True)
-class Part:
-    """A file of the corpus: documents of one source."""
-
-    number: int
-    source: str
-    output: Output  # its path is relative to the corpus
-
-    def text_bytes(self, corpus: Path) -> int:
-        """Bytes of its texts, as the file says (a few more per document)."""
-        about = pq.read_metadata(self.output.locate(corpus))
-        column = about.schema.to_arrow_schema().get_field_index("text")
-        groups = range(about.num_row_groups)
-        return sum(about.row_group(i).column(column).total_uncompressed_size for i in groups)
+#: Decides the ids: another version of the library may train or encode differently.
+LIBRARY = version("tokenizers")
 
 
 def drive(
@@ -129,14 +115,11 @@ class _Driver:
         parts = self._parts()
         tokenizer = self._tokenizer(parts)
         encoded = self._encode(parts, tokenizer)
-        overlap = self._overlap(parts, encoded)
         packed = self._pack(parts, encoded, tokenizer)
         supply = {name: self._supply(packed, name) for name in self.mixed}
         mixture = mix(self.settings, self.plan.recipe.names, supply)
         shards = self._shards(packed, mixture)
-        manifest = describe.manifest(
-            self.plan, corpus.stats, packed, mixture, shards, overlap
-        )
+        manifest = describe.manifest(self.plan, corpus.stats, packed, mixture, shards, None)
         describe.save(self.plan, manifest)
         self._tidy(packed, shards)
         return manifest
@@ -144,21 +127,8 @@ class _Driver:
     # What there is to do
 
     def _parts(self) -> list[Part]:
-        """The files of the corpus, in order; files without documents are none."""
-        plan = open_documents(self.plan.corpus)
-        segment = plan.segments[-1]
-        outputs = [
-            output
-            for path in sorted(plan.receipts(segment).glob("*.json"))
-            if (receipt := Receipt.load(path)) is not None
-            for name, output in receipt.outputs.items()
-            if name.startswith("documents") and output.rows
-        ]
-        found = []
-        for number, output in enumerate(sorted(outputs, key=lambda output: output.path)):
-            table = pq.ParquetFile(output.locate(self.plan.corpus))
-            first = next(table.iter_batches(1, columns=["source"]))["source"][0].as_py()
-            found.append(Part(number, first, output))
+        """The files of the corpus. Raises RecipeError where a source has no documents."""
+        found = corpora.freeze(self.plan)
         for name in self.plan.recipe.names:
             if not any(part.source == name for part in found):
                 raise RecipeError(f"sources[{name}]: it has no documents")
@@ -175,35 +145,45 @@ class _Driver:
         for part in parts:
             if part.source in sizes:
                 sizes[part.source] += part.text_bytes(self.plan.corpus)
-        shares = encoding.shares_of(train.sample, weights, sizes)
+        shares = bpe.shares_of(train.sample, weights or sizes, sizes)
         tasks = [
-            self._task("sample", f"{part.number:05d}", [part.output.digest, shares[part.source]],
-                       units=(part.number,), weight=part.output.bytes)
+            self._task(
+                "sample",
+                part.name,
+                [part.output.digest, share, self.settings.seed, self._held()],
+                (part.number, share),
+                weight=part.output.bytes,
+            )
             for part in parts
-            if part.source in shares
+            if part.source in shares and (share := round(shares[part.source] * 2**32))
         ]
         sampled = self._phase("sample", tasks)
         consumed = [[o.digest for o in receipt.outputs.values()] for receipt in sampled.values()]
         options = train.model_dump(mode="json")
-        task = self._task("train", "tokenizer", [options, encoding.versions(), consumed])
+        task = self._task("train", "tokenizer", [options, LIBRARY, consumed])
         needed = resources.of_exchange(TRAINING * train.sample)
         receipt = self._phase("train", [replace(task, memory=needed)])["tokenizer"]
         return receipt.outputs["tokenizer"]
 
     def _encode(self, parts: Sequence[Part], tokenizer: Output) -> dict[str, Receipt]:
         """Tokens of every file of the corpus, in order of key."""
-        settings = self.settings
+        settings, held = self.settings, self._held()
         repeats = {source.name: source.repeat for source in settings.sources}
-        held = settings.validation.model_dump(mode="json") if settings.validation else None
         tasks = []
         for part in parts:
             said = [settings.tokenizer.add_bos, settings.seed, held, repeats[part.source]]
-            consumed = [part.output.digest, tokenizer.digest, encoding.versions(), said]
-            task = self._task("encode", f"{part.number:05d}", consumed, (part.number,),
-                              weight=part.output.bytes)
+            consumed = [part.output.digest, tokenizer.digest, LIBRARY, said]
+            task = self._task(
+                "encode", part.name, consumed, (part.number,), weight=part.output.bytes
+            )
             needed = ENCODING * part.text_bytes(self.plan.corpus)
             tasks.append(replace(task, memory=resources.of_exchange(needed)))
         return self._phase("encode", tasks)
+
+    def _held(self) -> Any:
+        """What decides which documents are of validation."""
+        said = self.settings.validation
+        return said.model_dump(mode="json") if said else None
 
     def _pack(
         self, parts: Sequence[Part], encoded: Mapping[str, Receipt], tokenizer: Output
@@ -213,15 +193,24 @@ class _Driver:
         about = vocabulary.of(self.plan)
         said = settings.packing.algorithm, self.plan.recipe.max_docs_per_row, settings.seed
         for ordinal, name in enumerate(self.plan.recipe.names):
-            mine = [encoded[f"{part.number:05d}"] for part in parts if part.source == name]
+            mine = [encoded[part.name] for part in parts if part.source == name]
             for number, split in enumerate(places.SPLITS):
-                tokens = sum(receipt.counts[split]["tokens"] for receipt in mine)
+                tokens, copies = (
+                    sum(receipt.counts[split][what] for receipt in mine)
+                    for what in ("tokens", "copies")
+                )
                 if not tokens:
                     continue
-                bits = packing.window_bits(tokens)
+                bits = packing.window_bits(tokens, copies)
                 read = [
-                    [receipt.task, [o.digest for n, o in sorted(receipt.outputs.items())
-                                    if n.startswith(split)]]
+                    [
+                        receipt.task,
+                        [
+                            o.digest
+                            for n, o in sorted(receipt.outputs.items())
+                            if n.startswith(split)
+                        ],
+                    ]
                     for receipt in mine
                 ]
                 common = digest_of([read, said, settings.sequence_length, about.fill, bits])
@@ -265,17 +254,24 @@ class _Driver:
         for group, mine in enumerate(groups):
             consumed = [order, [files[index].output.digest for index in mine]]
             size = 2 * SCATTER_BYTES
-            task = self._task("scatter", f"{group:05d}", consumed, (mine[0], mine[-1] + 1),
-                              weight=sum(files[index].rows for index in mine))
+            task = self._task(
+                "scatter",
+                f"{group:05d}",
+                consumed,
+                (mine[0], mine[-1] + 1),
+                weight=sum(files[index].rows for index in mine),
+            )
             tasks.append(replace(task, memory=resources.of_exchange(size)))
         scattered = self._phase("scatter", tasks)
-        read = digest_of([[o.digest for _, o in sorted(r.outputs.items())]
-                          for r in scattered.values()])
+        read = digest_of(
+            [[o.digest for _, o in sorted(r.outputs.items())] for r in scattered.values()]
+        )
         rows = self.settings.output.shard_rows
         tasks = []
         for shard in range(-(-mixture.samples // rows)):
-            task = self._task("gather", f"{shard:05d}", [order, read, rows, shard], (shard,),
-                              weight=rows)
+            task = self._task(
+                "gather", f"{shard:05d}", [order, read, rows, shard], (shard,), weight=rows
+            )
             needed = 4 * rows * length * itemsize
             tasks.append(replace(task, memory=resources.of_exchange(needed)))
         return list(self._phase("gather", tasks).values())

@@ -40,7 +40,9 @@ class Mixture:
     epochs: Mapping[str, float]
 
 
-def wanted(settings: TokensModel, supply: Mapping[str, Supply]) -> list[tuple[float, dict[str, float]]]:
+def wanted(
+    settings: TokensModel, supply: Mapping[str, Supply]
+) -> list[tuple[float, dict[str, float]]]:
     """The stages of a mixture: share of all tokens, and shares of the sources, that sum to 1.
 
     Explicit weights as they are; else by temperature, p ~ tokens^(1/T); without either T is 1.
@@ -78,7 +80,8 @@ def mix(settings: TokensModel, names: list[str], supply: Mapping[str, Supply]) -
     total = settings.total_tokens
     if total is None:  # until the first source has been seen once
         total = int(min(supply[n].tokens / weight for n, weight in overall.items() if weight))
-    deals, begin = [], 0.0
+    deals: list[Deal] = []
+    begin = 0.0
     for number, (share, weights) in enumerate(stages):
         first = round(begin / BLOCK) * BLOCK
         if deals and first <= deals[-1].from_sample:
@@ -102,12 +105,12 @@ def mix(settings: TokensModel, names: list[str], supply: Mapping[str, Supply]) -
         )
     draws = order.draws(samples)
     epochs = {n: float(draws[i]) / rows[i] for i, n in enumerate(names) if n in supply}
-    for source in settings.sources:
-        if source.name in epochs and epochs[source.name] > source.max_epochs:
-            most = total * source.max_epochs / epochs[source.name]
+    for said in settings.sources:
+        if said.name in epochs and epochs[said.name] > said.max_epochs:
+            most = total * said.max_epochs / epochs[said.name]
             raise RecipeError(
-                f"sources[{source.name}]: {epochs[source.name]:.2f} epochs are wanted and "
-                f"max_epochs is {source.max_epochs:g}; with these weights total_tokens can be "
+                f"sources[{said.name}]: {epochs[said.name]:.2f} epochs are wanted and "
+                f"max_epochs is {said.max_epochs:g}; with these weights total_tokens can be "
                 f"{most:,.0f}"
             )
     return Mixture(order, samples, tuple(w for _, w in stages), overall, epochs)

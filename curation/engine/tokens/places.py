@@ -5,7 +5,7 @@ What may live here: paths inside the run directory, by what they are of.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from curation.engine.plan import Task
@@ -34,14 +34,18 @@ def work(plan: TokensPlan, task: Task) -> Path:
     return plan.directory(task.phase) / "work" / task.name
 
 
-def receipts(plan: TokensPlan, phase: str) -> Iterator[Receipt]:
-    """The receipts of a phase, in order of their tasks' names."""
-    for path in sorted(plan.receipts(phase).glob("*.json")):
-        receipt = Receipt.load(path)
-        if receipt is not None:
-            yield receipt
+def receipts(plan: TokensPlan, phase: str) -> tuple[Receipt, ...]:
+    """The receipts of a phase that has ended, in order of their tasks' names."""
+    directory = plan.receipts(phase)
+    return _receipts(directory, directory.stat().st_mtime_ns)
 
 
-def encoded(plan: TokensPlan, source: str) -> Iterator[Receipt]:
+@lru_cache(maxsize=4)
+def _receipts(directory: Path, version: int) -> tuple[Receipt, ...]:
+    found = (Receipt.load(path) for path in sorted(directory.glob("*.json")))
+    return tuple(receipt for receipt in found if receipt is not None)
+
+
+def encoded(plan: TokensPlan, source: str) -> list[Receipt]:
     """What the encoding left of a source, in order of the files of the corpus."""
-    return (r for r in receipts(plan, "encode") if r.counts["source"] == source)
+    return [r for r in receipts(plan, "encode") if r.counts["source"] == source]

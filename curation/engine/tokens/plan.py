@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ PHASES = ("sample", "train", "encode", "overlap", "pack", "scatter", "gather")
 VERSIONS = {name: 1 for name in PHASES}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TokensPlan:
     """A resolved tokens run."""
 
@@ -73,7 +73,9 @@ class TokensPlan:
         return self.run / "run.json"
 
 
-def build(recipe: TokensRecipe, run: Path | None, limit: int | None = None) -> tuple[TokensPlan, Plan]:
+def build(
+    recipe: TokensRecipe, run: Path | None, limit: int | None = None
+) -> tuple[TokensPlan, Plan]:
     """The plan of a recipe, and that of its corpus; `run` None names the run after what it
     consumes. `limit`: only the first files of each source.
 
@@ -88,12 +90,12 @@ def build(recipe: TokensRecipe, run: Path | None, limit: int | None = None) -> t
         run = Path("runs") / f"{recipe.settings.name}-{identity[:8]}"
     run = Path(os.path.abspath(run))
     plan = TokensPlan(run, recipe, tokenizer, upstream)
-    return plan, documents.replace(corpus, run=plan.corpus)
+    return plan, replace(corpus, run=plan.corpus)
 
 
 def _given(recipe: TokensRecipe) -> dict[str, Any]:
     """The tokenizer that a recipe names, looked at before any work. Raises RecipeError."""
-    from curation.tokens.encoding import TokenizerError, load
+    from curation.tokens.encoding.loaded import Named, TokenizerError, load
 
     said = recipe.settings.tokenizer
     if said.path is None:
@@ -102,7 +104,7 @@ def _given(recipe: TokensRecipe) -> dict[str, Any]:
         path = Path(said.path) if Path(said.path).is_file() else models.find(said.path)
         if path.is_dir():
             path = path / "tokenizer.json"
-        load(path, eos=said.eos, bos=said.bos, add_bos=said.add_bos)
+        load(path, Named(eos=said.eos, bos=said.bos))
         return {"path": os.path.abspath(path), "sha256": models.digest(path)}
     except (TokenizerError, models.ModelNotFound, OSError) as error:
         raise RecipeError(f"tokenizer.path: {error}") from None

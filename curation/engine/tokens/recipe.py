@@ -14,34 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from curation.engine.recipe import RecipeError, Size, _Model, nearest, parse_yaml
-from curation.tokens.presets import PRESETS
-
-#: Repetition of a document by the size of its cluster (FineWeb-2's table): from so many duplicates
-#: on, so many times.
-FINEWEB2 = ((1, 1), (2, 2), (3, 3), (5, 5), (100, 8), (1_000, 1))
-Repeats = tuple[tuple[int, int], ...]
+from curation.tokens.encoding.runs import repeats
+from curation.tokens.presets import PATTERNS
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-
-
-def _repeat(value: Any) -> Any:
-    """`fineweb2` or a table [[at least so many duplicates, times], ...] as a tuple of pairs."""
-    if value is None or value == "none":
-        return ()
-    if value == "fineweb2":
-        return FINEWEB2
-    try:
-        table = tuple((int(least), int(times)) for least, times in value)
-    except (TypeError, ValueError):
-        raise ValueError("none, fineweb2 or [[duplicates, times], ...] is wanted") from None
-    counts = [least for least, _ in table]
-    if counts != sorted(set(counts)) or any(times < 1 or least < 1 for least, times in table):
-        raise ValueError("ascending numbers of duplicates, each with a number of at least 1, are "
-                         "wanted")
-    return table
 
 
 class SourceModel(_Model):
@@ -57,7 +36,9 @@ class SourceModel(_Model):
     weight: float | None = Field(default=None, ge=0)  # share of tokens; normalised over all sources
     max_epochs: float = Field(default=4, gt=0)  # how often its rows may be seen (Muennighoff: 4)
     license: str | None = None
-    repeat: Annotated[Repeats, BeforeValidator(_repeat)] = ()  # by duplicate_count
+    repeat: Annotated[tuple[tuple[int, int], ...], BeforeValidator(repeats)] = (
+        (1, 1),
+    )  # by duplicate_count
 
     @model_validator(mode="after")
     def _place(self) -> SourceModel:
@@ -70,7 +51,10 @@ class SourceModel(_Model):
     def input(self) -> dict[str, Any]:
         """The source as an input of a documents recipe."""
         if self.kind == "run":
-            found: dict[str, Any] = {"kind": "parquet", "paths": [str(Path(self.run or "", "documents"))]}
+            found: dict[str, Any] = {
+                "kind": "parquet",
+                "paths": [str(Path(self.run or "", "documents"))],
+            }
         else:
             found = {**self.options, "kind": self.kind, "paths": list(self.paths)}
         return {**found, "source": self.name, "license": self.license}
@@ -97,8 +81,8 @@ class TrainModel(_Model):
 
     @model_validator(mode="after")
     def _known(self) -> TrainModel:
-        if self.pretokenizer not in PRESETS:
-            raise ValueError(f"pretokenizer: one of {', '.join(sorted(PRESETS))} is wanted")
+        if self.pretokenizer not in PATTERNS:
+            raise ValueError(f"pretokenizer: one of {', '.join(sorted(PATTERNS))} is wanted")
         return self
 
 
@@ -317,7 +301,9 @@ def _set(raw: dict[str, Any], setting: str) -> None:
             named = [item for item in target if isinstance(item, dict) and item.get("name") == step]
             if not named:
                 known = [item.get("name", "") for item in target if isinstance(item, dict)]
-                raise RecipeError(f"--set {key}: no source is called {step!r}{nearest(step, known)}")
+                raise RecipeError(
+                    f"--set {key}: no source is called {step!r}{nearest(step, known)}"
+                )
             target = named[0]
             continue
         if target.get(step) is None:
@@ -356,7 +342,8 @@ def _validate(raw: Mapping[str, Any]) -> TokensModel:
 def _explain(error: ValidationError, raw: Mapping[str, Any]) -> str:
     """The first fault in one line, with the nearest right key."""
     fault = error.errors(include_url=False)[0]
-    where, model = [], TokensModel
+    where: list[str] = []
+    model: type[BaseModel] = TokensModel
     value: Any = raw
     for step in fault["loc"]:
         if isinstance(step, int) and isinstance(value, list):
@@ -427,4 +414,3 @@ def _consistent(model: TokensModel) -> None:
     for source in mixed:
         if source.weight == 0:
             raise RecipeError(f"sources[{source.name}].weight: 0; leave the source out")
-
