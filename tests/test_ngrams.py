@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -64,7 +65,7 @@ def test_the_kernels_find_the_words_and_hashes_of_the_reference(batch: list[str]
         [reference.ngram_hash([w for w, *_ in doc[i : i + n]]) for i in range(len(doc) - n + 1)]
         for doc in plain
     ]
-    assert [found[a:b].tolist() for a, b in zip(offsets[:-1], offsets[1:], strict=True)] == wanted
+    assert [found[a:b].tolist() for a, b in pairwise(offsets)] == wanted
 
 
 @patient
@@ -117,9 +118,7 @@ def test_an_ngram_that_only_shares_its_hash_is_none() -> None:
         ("Æ É e\u0301 ... ?!", ["æ", "é", "e\u0301"]),
     ],
 )
-def test_words_are_between_white_space_and_without_punctuation(
-    text: str, words: list[str]
-) -> None:
+def test_words_are_between_white_space_and_without_punctuation(text: str, words: list[str]) -> None:
     assert spelt(text) == words
 
 

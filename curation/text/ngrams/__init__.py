@@ -105,7 +105,9 @@ class Known:
         return sum(array.nbytes for array in arrays)
 
 
-def known(texts: pa.LargeStringArray, size: int) -> tuple[Known, NDArray[np.int64], NDArray[np.int64]]:
+def known(
+    texts: pa.LargeStringArray, size: int
+) -> tuple[Known, NDArray[np.int64], NDArray[np.int64]]:
     """The n-grams of some texts; then of each occurrence, in order, its text and its number."""
     from curation.text.ngrams import kernels
 

@@ -149,8 +149,15 @@ def fill_slots(hashes: Hashes, slots: Hashes, numbers: Ints) -> None:
 
 @part
 def same_words(
-    data: Any, table: Any, starts: Any, stops: Any, first: Any, size: Any, at: Any, points: Any,
-    other: Any
+    data: Any,
+    table: Any,
+    starts: Any,
+    stops: Any,
+    first: Any,
+    size: Any,
+    at: Any,
+    points: Any,
+    other: Any,
 ) -> Any:
     """Whether `size` words of a text from `first` on are spelt as the known ones from `other`."""
     for w in range(size):
