@@ -20,7 +20,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from curation import models
 from curation.document import Documents
 from curation.filters import evaluation
-from curation.filters.evaluation import Sets
+from curation.filters.evaluation import Item, Sets
 from curation.filters.parameters import LIST, MAPPING, Count
 from curation.stage import Edits, GlobalStep, Phase, Rule, Sources
 from curation.text.ngrams import gram_words, versions
@@ -148,7 +148,13 @@ class Decontaminate(GlobalStep):
         files = {name: (path, models.digest(path)) for name, path in paths.items()}
         return evaluation.load(files, self.fields, self.id_field, self.ngram, self.min_item_words)
 
+    def items(self) -> Iterator[Item]:
+        """The items with their passages, in the order of `load`. Raises EvaluationError."""
+        for name, path in self._named():
+            yield from evaluation.read(name, models.find(path), self.fields, self.id_field)
+
     def memory(self) -> int:
+        """Bytes of the tables of n-grams."""
         return self.load().nbytes
 
     def no_records(self) -> np.ndarray:
