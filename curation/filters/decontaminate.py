@@ -20,7 +20,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from curation import models
 from curation.document import Documents
 from curation.filters import evaluation
-from curation.filters.evaluation import Item, Sets
+from curation.filters.evaluation import EvaluationError, Item, Sets
 from curation.filters.parameters import LIST, MAPPING, Count
 from curation.stage import Edits, GlobalStep, Phase, Rule, Sources
 from curation.text.ngrams import gram_words, versions
@@ -87,8 +87,8 @@ class Decontaminate(GlobalStep):
     }
 
     sets: Annotated[Annotated[Names, Tag(LIST)] | Annotated[dict[str, str], Tag(MAPPING)], _FORM]
-    """Evaluation sets, JSONL (`.gz` too), one object a line: paths, called after their files, or a
-    mapping from names to paths."""
+    """Evaluation sets, JSONL (`.gz` too), one object a line: paths or globs, called after their
+    files, or a mapping from names to paths."""
     fields: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
     """Fields of an item whose strings are looked for; null: all but `id_field`."""
     id_field: str = "id"
@@ -119,16 +119,19 @@ class Decontaminate(GlobalStep):
             raise ValueError("fields: none are named; null takes all")
         if self.min_item_words > self.ngram:
             raise ValueError(f"min_item_words: above ngram ({self.ngram})")
-        names = [name for name, _ in self._named()]
-        if len(set(names)) < len(names):
-            twice = max(names, key=names.count)
-            raise ValueError(f"sets: two are called {twice!r}; give names: {{name: path}}")
         return self
 
-    def _named(self) -> list[tuple[str, str]]:
+    def _paths(self) -> dict[str, Path]:
+        """The files of the sets, by name. Raises EvaluationError, or `models.ModelNotFound`."""
         if isinstance(self.sets, Mapping):
-            return sorted(self.sets.items())
-        return sorted((evaluation.stem(path), path) for path in self.sets)
+            return {name: models.find(path) for name, path in self.sets.items()}
+        found: dict[str, Path] = {}
+        for path in (path for pattern in self.sets for path in evaluation.expand(pattern)):
+            name = evaluation.stem(path)
+            if name in found:
+                raise EvaluationError(f"sets: two are called {name!r}; give names: {{name: path}}")
+            found[name] = models.find(path)
+        return found
 
     def depends(self) -> dict[str, str]:
         """What makes n-grams the same."""
@@ -136,13 +139,13 @@ class Decontaminate(GlobalStep):
 
     def files(self) -> dict[str, Path]:
         """The sets. They are read here once, so that a damaged one stops before any work."""
-        found = {name: models.find(path) for name, path in self._named()}
+        found = self._paths()
         self._load(found)
         return found
 
     def load(self) -> Sets:
         """The items and their n-grams; read once per process. Raises EvaluationError."""
-        return self._load({name: models.find(path) for name, path in self._named()})
+        return self._load(self._paths())
 
     def _load(self, paths: Mapping[str, Path]) -> Sets:
         files = {name: (path, models.digest(path)) for name, path in paths.items()}
@@ -150,8 +153,8 @@ class Decontaminate(GlobalStep):
 
     def items(self) -> Iterator[Item]:
         """The items with their passages, in the order of `load`. Raises EvaluationError."""
-        for name, path in self._named():
-            yield from evaluation.read(name, models.find(path), self.fields, self.id_field)
+        for name, path in sorted(self._paths().items()):
+            yield from evaluation.read(name, path, self.fields, self.id_field)
 
     def memory(self) -> int:
         """Bytes of the tables of n-grams."""

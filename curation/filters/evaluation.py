@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,15 @@ def stem(path: str) -> str:
     for suffix in (".gz", ".jsonl", ".json"):
         name = name.removesuffix(suffix)
     return name
+
+
+def expand(pattern: str) -> list[str]:
+    """The files that a glob means, in order; of anything else itself. Raises EvaluationError."""
+    if not has_magic(pattern) or Path(pattern).exists():
+        return [pattern]
+    if not (found := sorted(glob(pattern, recursive=True))):
+        raise EvaluationError(f"sets: no file is {pattern}")
+    return found
 
 
 def read(name: str, path: Path, fields: Sequence[str] | None, identifier: str) -> Iterator[Item]:
