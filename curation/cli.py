@@ -184,6 +184,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("-n", type=int, default=3, metavar="N", help="samples each way (default 3)")
 
+    sub = verb("contamination", _contamination)
+    sub.add_argument("run", metavar="RUN")
+    sub.add_argument("-n", type=int, default=3, metavar="N", help="examples (default 3)")
+    sub.add_argument(
+        "--recall",
+        type=_positive,
+        metavar="N",
+        help="instead: plant N items in copies of documents, and count how many are found",
+    )
+
     sub = verb("verify", _verify)
     sub.add_argument("run", metavar="RUN")
     sub.add_argument(
@@ -715,6 +725,21 @@ def _whatif(options: argparse.Namespace) -> int:
 
     found = whatif.simulate(open_plan(options.run), options.settings, options.n)
     _print_json(found) if options.json else print(whatif.render(found))
+    return DONE
+
+
+def _contamination(options: argparse.Namespace) -> int:
+    """What the documents had of the evaluation sets; with --recall how much would be found."""
+    from curation.engine.plan import open_plan
+    from curation.inspect import contamination, injection
+
+    plan = open_plan(options.run)
+    if options.recall:
+        measured = injection.measure(plan, options.recall)
+        _print_json(measured) if options.json else print(injection.render(measured))
+        return DONE
+    found = contamination.collect(plan, options.n)
+    _print_json(found) if options.json else print(contamination.render(found))
     return DONE
 
 

@@ -9,6 +9,7 @@ from curation.extract.stage import Extract
 from curation.filters.basic import Basic
 from curation.filters.c4 import C4
 from curation.filters.datatrove import Datatrove
+from curation.filters.decontaminate import Decontaminate
 from curation.filters.fineweb import FineWeb
 from curation.filters.gopher_quality import GopherQuality
 from curation.filters.gopher_repetition import GopherRepetition
@@ -50,4 +51,5 @@ STAGES: dict[str, type[Stage]] = {
     "exact_dedup": ExactDedup,
     "minhash_dedup": MinHashDedup,
     "line_dedup": LineDedup,
+    "decontaminate": Decontaminate,
 }

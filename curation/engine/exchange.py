@@ -204,7 +204,7 @@ def _collate(
         name = plan.units[ordinal].name
         path = plan.run / segment.directory / kind / f"{name}.parquet"
         if isinstance(decided, Edits):
-            table = _edits_table(decided)
+            table = _edits_table(decided, step.evidence)
         elif isinstance(decided, Scores):
             table = _scores_table(decided, step.evidence)
         else:
@@ -328,15 +328,32 @@ def _removals_table(removals: Removals, evidence: Mapping[str, str]) -> pa.Table
     return pa.table({name: columns[name] for name in schema.names}).cast(schema)
 
 
-EDITS_SCHEMA = pa.schema(
-    [("row", pa.int64()), ("start", pa.int64()), ("stop", pa.int64())],
-    metadata={"gristmill.schema": "edits/1"},
-)
+_SPAN = ("row", "start", "stop")
 
 
-def _edits_table(edits: Edits) -> pa.Table:
-    columns = {"row": edits.rows, "start": edits.starts, "stop": edits.stops}
-    return pa.table(columns, schema=EDITS_SCHEMA)
+def edits_schema(evidence: Mapping[str, str]) -> pa.Schema:
+    """One row per deleted span; then, of a step with evidence, one per document that it notes."""
+    said = [(f"said.{name}", pa.type_for_alias(alias)) for name, alias in evidence.items()]
+    return pa.schema(
+        [*[(name, pa.int64()) for name in _SPAN], *said],  # start is null: evidence alone
+        metadata={"gristmill.schema": "edits/1"},
+    )
+
+
+def _edits_table(edits: Edits, evidence: Mapping[str, str]) -> pa.Table:
+    schema = edits_schema(evidence)
+    spans, noted = len(edits.rows), len(edits.noted)
+    none = pa.nulls(noted, pa.int64())
+    columns = {
+        "row": pa.array(np.concatenate([edits.rows, edits.noted]), pa.int64()),
+        "start": pa.concat_arrays([pa.array(edits.starts, pa.int64()), none]),
+        "stop": pa.concat_arrays([pa.array(edits.stops, pa.int64()), none]),
+    }
+    for name, alias in evidence.items():
+        kind = pa.type_for_alias(alias)
+        said = as_column(edits.evidence[name]).cast(kind)
+        columns[f"said.{name}"] = pa.concat_arrays([pa.nulls(spans, kind), said])
+    return pa.table(columns, schema=schema)
 
 
 def _scores_table(scores: Scores, evidence: Mapping[str, str]) -> pa.Table:
@@ -357,8 +374,16 @@ def load_scores(plan: Plan, segment: Segment, unit: Unit) -> Scores:
 
 def load_edits(plan: Plan, segment: Segment, unit: Unit) -> Edits:
     """What one global step deletes from the texts of one unit."""
+    assert segment.step is not None and isinstance(segment.step.stage, GlobalStep)
     table = _decided(plan, segment, unit)
-    return Edits(*(table[name].to_numpy() for name in EDITS_SCHEMA.names))
+    alone = table["start"].is_null()
+    spans, noted = table.filter(pc.invert(alone)), table.filter(alone)
+    rows, starts, stops = (spans[name].to_numpy() for name in _SPAN)
+    return Edits(
+        *(rows, starts, stops),
+        noted["row"].to_numpy(),
+        {n: noted[f"said.{n}"].combine_chunks() for n in segment.step.stage.evidence},
+    )
 
 
 def load_removals(plan: Plan, segment: Segment, unit: Unit) -> Removals:

@@ -188,7 +188,7 @@ class Plan:
             assert isinstance(spec.stage, GlobalStep)
             said = {"survivor": "string", **spec.stage.evidence}
             if spec.stage.edits:
-                said = {"removed_bytes": "int64"}
+                said = {"removed_bytes": "int64", **spec.stage.evidence}
             for name, alias in said.items():
                 types[f"{spec.name}.{name}"] = pa.type_for_alias(alias)
         return types
