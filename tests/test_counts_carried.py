@@ -98,3 +98,24 @@ def test_the_count_of_another_table_is_its_own_affair(tmp_path: Path) -> None:
     pq.write_table(table, path)
     [raw] = read("parquet", str(path), Tally())
     assert (raw.duplicate_count, raw.language_score) == (1, None)
+
+
+def test_what_stood_for_many_before_is_no_collapse(tmp_path: Path) -> None:
+    """Half of all documents are one page, of which this run removes one copy in 30."""
+    texts = [page(number) for number in range(29)]
+    first = write_jsonl(tmp_path / "x.jsonl", texts)
+    rows = pq.read_table(
+        api.run(recipe(), inputs=first, output=tmp_path / "a", workers=1).documents
+    )
+    at = rows.schema.get_field_index("duplicate_count")
+    carried = [29 if text == page(0) else 1 for text in rows["text"].to_pylist()]
+    pq.write_table(
+        rows.set_column(at, "duplicate_count", pa.array(carried)), tmp_path / "y.parquet"
+    )
+    inputs = [
+        {"kind": "parquet", "paths": [str(tmp_path / "y.parquet")]},
+        {"kind": "jsonl", "paths": [str(write_jsonl(tmp_path / "z.jsonl", [page(0)]))]},
+    ]
+    work = recipe(DEDUP, "minhash_dedup", input=inputs, collapse={"documents": 20, "source": None})
+    result = api.run(work, output=tmp_path / "r", workers=1)
+    assert max(counts(result).values()) == 30

@@ -210,9 +210,12 @@ def _collate(
         else:
             table = _removals_table(decided, step.evidence)
             documents = sources.documents(ordinal)
-            arrived += len(documents)
-            counted.append(_retention(documents, decided, sources.earlier(ordinal)[0]))
-            groups.append(_groups(documents, decided, ordinal))
+            left = pa.array(~np.isin(documents["row"].to_numpy(), sources.earlier(ordinal)[0]))
+            came = documents.filter(left)
+            weights = _weights(sources.records(ordinal), len(came))
+            arrived += int(weights.sum())
+            counted.append(collapse.retention(came, np.isin(came["row"].to_numpy(), decided.rows)))
+            groups.append(_groups(came, weights, decided, ordinal))
         outputs[name] = write_table(path, table, plan.run)
         rows += len(decided.rows)
     if step.removes:
@@ -223,20 +226,24 @@ def _collate(
     return "done", outputs, {"rows": rows, "documents": arrived}, {}
 
 
-def _retention(documents: pa.Table, removals: Removals, earlier: np.ndarray) -> pa.Table:
-    came = documents.filter(pa.array(~np.isin(documents["row"].to_numpy(), earlier)))
-    return collapse.retention(came, np.isin(came["row"].to_numpy(), removals.rows))
+def _weights(records: np.ndarray, documents: int) -> np.ndarray:
+    """How many documents each one that came to a step stands for."""
+    if "weight" not in (records.dtype.names or ()):
+        return np.ones(documents, np.int64)
+    return np.array(records["weight"])
 
 
-def _groups(documents: pa.Table, removals: Removals, unit: int) -> pa.Table:
-    """The largest groups whose survivors lie in a unit."""
-    order = np.argsort(-removals.counts, kind="stable")[: collapse.GROUPS]
+def _groups(documents: pa.Table, weights: np.ndarray, removals: Removals, unit: int) -> pa.Table:
+    """The largest groups whose survivors lie in a unit: what the step has joined, whatever the
+    survivor stood for before."""
+    at = np.searchsorted(documents["row"].to_numpy(), removals.counted_rows)
+    sizes = removals.counts - weights[at] + 1
+    order = np.argsort(-sizes, kind="stable")[: collapse.GROUPS]
     rows = removals.counted_rows[order]
-    at = pc.index_in(pa.array(rows), value_set=documents["row"].combine_chunks())
-    found = documents.take(at)
+    found = documents.take(pa.array(at[order]))
     return pa.table(
         {
-            "documents": removals.counts[order],
+            "documents": sizes[order],
             "id": found["id"],
             "url": found["url"],
             "unit": np.full(len(rows), unit),
