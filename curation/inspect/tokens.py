@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from manifests.tokens import Manifest
 
-_HEAD = ("source", "documents", "tokens", "rows", "fill", "wanted", "realised", "epochs", "of")
+_HEAD = ("source", "documents", "tokens", "rows", "fill", "wanted", "realised", "epochs", "most")
 
 
 def render(manifest: Manifest) -> str:

@@ -6,12 +6,14 @@ goes through them. What the tasks compute is in `curation.tokens`; what they lea
 
 | phase | a task for each | makes |
 | --- | --- | --- |
-| `corpus/` | (a documents run of its own) | clean documents of all sources, each file of one source |
+| `corpus/` | (a run of documents) | clean documents, each file of one source |
 | sample | file of documents | texts to train the tokenizer on |
 | train | (one) | `tokenizer/tokenizer.json` |
+| grams, known | file of documents; (one) | the n-grams of validation |
+| shared, common | file of documents; (one) | which of them train documents have |
+| overlap | file of documents | documents and n-grams of validation in common with train |
 | encode | file of documents | run files: tokens in order of key, and where they come from |
 | pack | split, source and window of keys | `packed/`: rows of one source; `documents/` |
 | scatter | group of packed files | run files: rows in order of the samples that want them |
 | gather | shard | `shards/`: row i of all shards is sample i |
-| overlap | file of documents | n-grams of validation that train documents repeat |
 """

@@ -29,7 +29,9 @@ from curation.engine.tokens.corpus import Part
 from curation.engine.tokens.mixture import Mixture, Supply, mix
 from curation.engine.tokens.plan import VERSIONS, TokensPlan, freeze, open_tokens
 from curation.engine.tokens.recipe import TokensModel
+from curation.text.ngrams import versions
 from curation.tokens import bpe, packing
+from curation.tokens.overlap import NGRAM
 from manifests.files import file_digest
 from manifests.records import Output, Receipt, digest_of
 from manifests.tokens import Manifest
@@ -38,6 +40,8 @@ SCATTER_BYTES = 512 << 20  # of packed tokens that one task scatters, at most
 #: Bytes of memory that a task takes at most: of training per byte of its sample, of encoding per
 #: byte of text, of packing per byte of tokens (docs/tokens.md has what was measured).
 TRAINING, ENCODING, PACKING = 8, 3, 4
+#: N-grams of validation that are looked for in train, about at most: more are sampled.
+OVERLAP_NGRAMS, BYTES_PER_WORD = 1 << 25, 6
 #: Decides the ids: another version of the library may train or encode differently.
 LIBRARY = version("tokenizers")
 
@@ -115,11 +119,12 @@ class _Driver:
         parts = self._parts()
         tokenizer = self._tokenizer(parts)
         encoded = self._encode(parts, tokenizer)
+        overlap = self._overlap(parts)
         packed = self._pack(parts, encoded, tokenizer)
         supply = {name: self._supply(packed, name) for name in self.mixed}
         mixture = mix(self.settings, self.plan.recipe.names, supply)
         shards = self._shards(packed, mixture)
-        manifest = describe.manifest(self.plan, corpus.stats, packed, mixture, shards, None)
+        manifest = describe.manifest(self.plan, corpus.stats, packed, mixture, shards, overlap)
         describe.save(self.plan, manifest)
         self._tidy(packed, shards)
         return manifest
@@ -179,6 +184,43 @@ class _Driver:
             needed = ENCODING * part.text_bytes(self.plan.corpus)
             tasks.append(replace(task, memory=resources.of_exchange(needed)))
         return self._phase("encode", tasks)
+
+    def _overlap(self, parts: Sequence[Part]) -> dict[str, Any] | None:
+        """The n-grams of words that validation has in common with train, where there is any."""
+        held = self.settings.validation
+        if held is None:
+            return None
+        words = sum(
+            part.text_bytes(self.plan.corpus) / BYTES_PER_WORD * (held.share or 1)
+            for part in parts
+            if held.source in (None, part.source)
+        )
+        share = round(min(1.0, OVERLAP_NGRAMS / max(words, 1.0)) * 2**32)
+        rest = [versions(), NGRAM, share, self.settings.seed, self._held()]
+        needed = resources.of_exchange(OVERLAP_NGRAMS * 32)
+
+        def of_parts(phase: str, consumed: Any) -> dict[str, Receipt]:
+            tasks = [
+                self._task(
+                    phase,
+                    part.name,
+                    [part.output.digest, rest, consumed],
+                    (part.number, share),
+                    weight=part.output.bytes,
+                )
+                for part in parts
+            ]
+            return self._phase(phase, [replace(task, memory=needed) for task in tasks])
+
+        def joined(phase: str, before: Mapping[str, Receipt]) -> list[str]:
+            task = self._task(phase, "all", [_digests(receipt) for receipt in before.values()])
+            return _digests(self._phase(phase, [replace(task, memory=needed)])["all"])
+
+        known = joined("known", of_parts("grams", None))
+        common = joined("common", of_parts("shared", known))
+        counts = [receipt.counts for receipt in of_parts("overlap", common).values()]
+        total = {name: sum(count[name] for count in counts) for name in counts[0]}
+        return {"ngram": NGRAM, "share": share / 2**32, **total}
 
     def _held(self) -> Any:
         """What decides which documents are of validation."""
@@ -263,9 +305,7 @@ class _Driver:
             )
             tasks.append(replace(task, memory=resources.of_exchange(size)))
         scattered = self._phase("scatter", tasks)
-        read = digest_of(
-            [[o.digest for _, o in sorted(r.outputs.items())] for r in scattered.values()]
-        )
+        read = digest_of([_digests(receipt) for receipt in scattered.values()])
         rows = self.settings.output.shard_rows
         tasks = []
         for shard in range(-(-mixture.samples // rows)):
@@ -362,6 +402,10 @@ class _Driver:
             for path in sorted((self.plan.run / place).rglob("*.parquet")):
                 if str(path.relative_to(self.plan.run)) not in named:
                     path.unlink()
+
+
+def _digests(receipt: Receipt) -> list[str]:
+    return [output.digest for _, output in sorted(receipt.outputs.items())]
 
 
 def _whole(output: Output, run: Path) -> bool:

@@ -23,7 +23,11 @@ from curation.engine.tokens.recipe import TokensModel, TokensRecipe
 from manifests.files import write_bytes
 from manifests.records import canonical, digest_of
 
-PHASES = ("sample", "train", "encode", "overlap", "pack", "scatter", "gather")
+PHASES = (
+    *("sample", "train"),
+    *("grams", "known", "shared", "common", "overlap"),
+    *("encode", "pack", "scatter", "gather"),
+)
 #: Bumped when the tasks of a phase write other bytes for the same input and recipe.
 VERSIONS = {name: 1 for name in PHASES}
 
@@ -111,7 +115,7 @@ def _given(recipe: TokensRecipe) -> dict[str, Any]:
 
 
 def _upstream(kind: str, run: str | None) -> dict[str, Any]:
-    """What a source is made of: of a run its name, digest and ledger, to be told in the manifest."""
+    """What a source is made of, for the manifest: of a run its name, digest and ledger."""
     if kind != "run" or run is None:
         return {"kind": "files"}
     try:

@@ -223,7 +223,7 @@ CORPUS_FILE = 48 * 10**6  # bytes on disk of a file of the corpus: what one task
 
 
 def is_tokens(source: str | Path | Mapping[str, Any]) -> bool:
-    """Whether a recipe, as a file or a mapping, says `kind: tokens`. What cannot be read is none."""
+    """Whether a recipe (a file or a mapping) says `kind: tokens`; not one that cannot be read."""
     if isinstance(source, Mapping):
         return source.get("kind") == "tokens"
     try:

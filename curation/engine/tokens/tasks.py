@@ -1,4 +1,4 @@
-"""The tasks of a tokens run: what each reads, computes through `curation.tokens`, and leaves behind.
+"""The tasks of a tokens run: what each reads, computes through `curation.tokens`, and leaves.
 
 What may live here: from a task to its receipt. Plain Python: every executor runs the same.
 """
@@ -9,6 +9,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from curation.engine.resources import Usage
 from curation.engine.tokens import corpus, orders, places, vocabulary
 from curation.engine.tokens.plan import TokensPlan
 from curation.models.card import sha256
-from curation.tokens import bpe, packing, sharding
+from curation.tokens import bpe, overlap, packing, sharding
 from curation.tokens.encoding.runs import PROVENANCE, RunFile, run_files
 from manifests.arrays import load_array, save_array
 from manifests.files import AtomicFile, file_digest
@@ -159,6 +160,69 @@ def _save(plan: TokensPlan, task: Task, split: str, one: RunFile) -> dict[str, O
     return {**outputs, f"{split}.provenance": output}
 
 
+# ---------------------------------------------------------------- validation against train
+
+
+def _texts(plan: TokensPlan, part: corpus.Part, held: bool) -> Iterator[pa.LargeStringArray]:
+    """The texts of a file that are of validation, or those that are not."""
+    for batch in corpus.documents(plan, part, ["id", "text"]):
+        mask = _held_out(plan, part.source, id_words(batch["id"])) == held
+        if mask.any():
+            yield batch["text"].filter(pa.array(mask))
+
+
+def _grams(plan: TokensPlan, task: Task) -> Done:
+    """The n-grams of the validation documents of a file."""
+    number, share = task.units
+    hashes = overlap.collect(_texts(plan, corpus.part(plan, number), True), share=share / 2**32)
+    return {"hashes": _saved(plan, task, "hashes", hashes)}, {}
+
+
+def _known(plan: TokensPlan, task: Task) -> Done:
+    """Those of all files."""
+    arrays = (_stored(plan, r.outputs["hashes"]) for r in places.receipts(plan, "grams"))
+    return {"hashes": _saved(plan, task, "hashes", overlap.merged(arrays))}, {}
+
+
+def _shared(plan: TokensPlan, task: Task) -> Done:
+    """Which of them the train documents of a file have."""
+    number, share = task.units
+    [receipt] = places.receipts(plan, "known")
+    known = _stored(plan, receipt.outputs["hashes"])
+    texts = _texts(plan, corpus.part(plan, number), False)
+    mask = overlap.found(texts, known, share=share / 2**32)
+    return {"mask": _saved(plan, task, "mask", np.packbits(mask))}, {}
+
+
+def _common(plan: TokensPlan, task: Task) -> Done:
+    """Those that any of them has."""
+    [receipt] = places.receipts(plan, "known")
+    known = _stored(plan, receipt.outputs["hashes"])
+    bits = np.zeros(-(-len(known) // 8), np.uint8)
+    for receipt in places.receipts(plan, "shared"):
+        bits |= _stored(plan, receipt.outputs["mask"])
+    hashes = known[np.unpackbits(bits, count=len(known)).astype(bool)]
+    return {"hashes": _saved(plan, task, "hashes", hashes)}, {"known": len(known)}
+
+
+def _overlap(plan: TokensPlan, task: Task) -> Done:
+    """What the validation documents of a file have in common with train."""
+    number, share = task.units
+    [receipt] = places.receipts(plan, "common")
+    common = _stored(plan, receipt.outputs["hashes"])
+    texts = _texts(plan, corpus.part(plan, number), True)
+    return {}, asdict(overlap.report(texts, common, share=share / 2**32))
+
+
+def _saved(plan: TokensPlan, task: Task, name: str, array: np.ndarray) -> Output:
+    stem = places.work(plan, task)
+    return save_array(stem.with_name(f"{task.name}.{name}.npy"), array, plan.run)
+
+
+def _stored(plan: TokensPlan, output: Output) -> np.ndarray:
+    return _array(_place(plan, output, True), plan)
+
+
 # ---------------------------------------------------------------- tokens to shards
 
 
@@ -282,6 +346,11 @@ def _array(path: Path, plan: TokensPlan) -> np.ndarray:
 _TASKS = {
     "sample": _sample,
     "train": _train,
+    "grams": _grams,
+    "known": _known,
+    "shared": _shared,
+    "common": _common,
+    "overlap": _overlap,
     "encode": _encode,
     "pack": _pack,
     "scatter": _scatter,

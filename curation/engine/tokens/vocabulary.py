@@ -1,4 +1,4 @@
-"""The tokenizer of a run: the file that it is used from, and what its tasks and manifest need of it.
+"""The tokenizer of a run: the file, and what tasks and manifest need to know of it.
 
 What may live here: adopting a tokenizer that is given, opening the one of a run.
 """
