@@ -100,9 +100,12 @@ def load(path: str | Path, named: Named | None = None) -> Loaded:
         if getattr(named, what) is not None
     }  # fmt: skip
     sentinels = tuple(_id(decoder, "sentinels", token, path) for token in named.sentinels)
-    marked = {t["content"]: t["id"] for t in told.get("added_tokens") or () if t.get("special")}
-    special = marked | {decoder.id_to_token(i): i for i in (*ids.values(), *sentinels)}
-    encoder = _built(_plain(told, special), path)
+    added = told.get("added_tokens") or ()
+    marked = (str(t["content"]) for t in added if t.get("special"))
+    special: dict[str, int] = {token: decoder.token_to_id(token) for token in marked} | {
+        decoder.id_to_token(i): i for i in (*ids.values(), *sentinels)
+    }
+    encoder = _plain(told, special, path)
     _check_literals(encoder, special, path)
     return Loaded(
         encoder=encoder,
@@ -167,28 +170,15 @@ def _id(decoder: Tokenizer, what: str, name: str, path: Path) -> int:
     return int(known)
 
 
-def _plain(told: Mapping[str, Any], special: Mapping[str, int]) -> dict[str, Any]:
-    """The same tokenizer, without the special tokens and without what is added to or taken from a
-    text. Other added tokens (runs of blanks, say) stay: texts are meant to have them."""
-    model = dict(told["model"])
-    if "dropout" in model:
-        model["dropout"] = None
-    if model.get("type") == "BPE" and isinstance(model.get("vocab"), dict):
-        merged = _merged(model.get("merges") or ())
-        model["vocab"] = {
-            token: i
-            for token, i in model["vocab"].items()
-            if token not in special or token in merged or len(token) == 1
-        }
-    added = [t for t in told.get("added_tokens") or () if t["content"] not in special]
+def _plain(told: Mapping[str, Any], special: Mapping[str, int], path: Path) -> Tokenizer:
+    """The same tokenizer, which knows no special tokens in a text and neither adds nor cuts
+    anything. Other added tokens (runs of blanks, say) stay: texts are meant to have them."""
+    added = [{**t, "special": t["content"] in special} for t in told.get("added_tokens") or ()]
+    model = {**told["model"], **({"dropout": None} if "dropout" in told["model"] else {})}
     emptied = {"post_processor": None, "truncation": None, "padding": None}
-    return {**told, **emptied, "model": model, "added_tokens": added}
-
-
-def _merged(merges: Sequence[str | Sequence[str]]) -> set[str]:
-    """Entries that a merge joins or makes: text consists of them."""
-    pairs = (pair.split(" ") if isinstance(pair, str) else pair for pair in merges)
-    return {token for pair in pairs for token in (*pair, "".join(pair))}
+    encoder = _built({**told, **emptied, "model": model, "added_tokens": added}, path)
+    encoder.encode_special_tokens = True
+    return encoder
 
 
 def _check_literals(encoder: Tokenizer, special: Mapping[str, int], path: Path) -> None:
