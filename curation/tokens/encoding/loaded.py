@@ -103,7 +103,7 @@ def load(path: str | Path, named: Named | None = None) -> Loaded:
     added = told.get("added_tokens") or ()
     marked = (str(t["content"]) for t in added if t.get("special"))
     special: dict[str, int] = {token: decoder.token_to_id(token) for token in marked} | {
-        decoder.id_to_token(i): i for i in (*ids.values(), *sentinels)
+        str(decoder.id_to_token(i)): i for i in (*ids.values(), *sentinels)
     }
     encoder = _plain(told, special, path)
     _check_literals(encoder, special, path)
