@@ -57,7 +57,7 @@ def _content(manifest: Manifest) -> dict[str, Any]:
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Paths and plain values below a value; an empty object or list is a value."""
     if isinstance(value, Mapping) and "sha256" in value and "rows" in value:
-        yield path, value["sha256"]
+        yield path, str(value["sha256"])[:16]
     elif isinstance(value, Mapping) and value:
         for key, item in value.items():
             yield from _leaves(f"{path}.{key}" if path else key, item)
