@@ -42,6 +42,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     from curation.engine.driver import Collapsed, RunFailed
     from curation.engine.recipe import RecipeError
+    from manifests.tokens import ManifestError
 
     try:
         code: int = options.do(options)
@@ -52,7 +53,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     except Collapsed as error:
         print(error.evidence, file=sys.stderr)
         return _say(FAILED, str(error))
-    except RunFailed as error:
+    except (RunFailed, ManifestError) as error:
         return _say(FAILED, str(error))
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -195,10 +196,14 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     sub = verb("verify", _verify)
-    sub.add_argument("run", metavar="RUN")
+    sub.add_argument("run", metavar="RUN|MANIFEST")
     sub.add_argument(
         "--replay", type=_positive, metavar="K", help="do K tasks again, compare bytes"
     )
+
+    sub = verb("diff", _diff)
+    sub.add_argument("a", metavar="A", help="a run, or a manifest of tokens")
+    sub.add_argument("b", metavar="B", help="another of the same kind")
 
     sub = verb("export", _export)
     sub.add_argument("run", metavar="RUN")
@@ -233,7 +238,10 @@ def _parser() -> argparse.ArgumentParser:
     kinds = trace.add_subparsers(dest="kind", required=True, parser_class=_Parser)
     sub = _adder(kinds)("doc", _trace)
     sub.add_argument("document", metavar="ID_OR_URL")
-    sub.add_argument("--in", dest="run", metavar="RUN", required=True)
+    sub.add_argument("--in", dest="run", metavar="RUN|MANIFEST", required=True)
+    sub = _adder(kinds)("sequence", _trace_sequence)
+    sub.add_argument("manifest", metavar="MANIFEST")
+    sub.add_argument("sample", metavar="N", type=int, help="from 0 on")
 
     models = verbs.add_parser("models", help="models and lists: what there is, and getting them")
     _models_verbs(_adder(models.add_subparsers(dest="kind", required=True, parser_class=_Parser)))
@@ -746,11 +754,26 @@ def _contamination(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     """Check digests, counts and conservation of a run; with --replay do tasks again."""
     from curation.engine.plan import open_plan
-    from curation.inspect import verify
+    from curation.inspect import manifest, verify
 
+    if there := manifest.find(options.run):
+        if options.replay:
+            return _say(USAGE, "--replay is of documents runs, not of a manifest of tokens")
+        report = manifest.verified(there)
+        _print_json(report) if options.json else print(manifest.render_verified(report))
+        return DONE if report["holds"] else FAILED
     found = verify.check(open_plan(options.run), options.replay or 0)
     _print_json(found) if options.json else print(verify.render(found))
     return DONE if found["holds"] else FAILED
+
+
+def _diff(options: argparse.Namespace) -> int:
+    """What differs between two runs, or two manifests: recipes, inputs, counts, files."""
+    from curation.inspect import diff
+
+    found = diff.between(options.a, options.b)
+    _print_json(diff.plain(found)) if options.json else print(diff.render(found))
+    return DONE
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -793,11 +816,26 @@ def _init(options: argparse.Namespace) -> int:
 def _trace(options: argparse.Namespace) -> int:
     """From a document's id or URL to its place in the archive and to what became of it."""
     from curation.engine.plan import open_plan
-    from curation.inspect import trace
+    from curation.inspect import manifest, trace
 
+    if there := manifest.find(options.run):
+        places = manifest.document(there, options.document)
+        _print_json(places) if options.json else print(manifest.render_document(places))
+        return DONE if places else FAILED
     found = trace.document(open_plan(options.run), options.document)
     _print_json(found) if options.json else print(trace.render(found))
     return DONE if found else FAILED
+
+
+def _trace_sequence(options: argparse.Namespace) -> int:
+    """From a sample of a manifest to the documents in it, with their text and origin."""
+    from curation.inspect import manifest
+    from curation.inspect.terminal import Terminal
+    from manifests.tokens import Manifest
+
+    found = manifest.sequence(Manifest.load(options.manifest), options.sample)
+    _print_json(found) if options.json else print(manifest.render(found, Terminal.here()))
+    return DONE
 
 
 def _models_list(options: argparse.Namespace) -> int:
