@@ -6,6 +6,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,48 @@ def test_the_documents_that_go_are_those_of_plain_counting(
             assert count == len(wanted[row])
             named = {name for gram in wanted[row] for name in sought[gram]}
             assert {match[1] for match in json.loads(matches)} == named
+
+
+def pieces_of(text: str, grams: set[tuple[str, ...]], context: int) -> list[str]:
+    """What lies between the cuts, character by character."""
+    gone = [False] * len(text)
+    found = [(word, *(len(text.encode()[:at].decode()) for at in place)) for word, *place in
+             reference.words(text)]  # fmt: skip
+    for i in range(len(found) - 1):
+        if (found[i][0], found[i + 1][0]) in grams:
+            first = left = max(found[i][1] - context, 0)
+            while left and not text[left - 1].isspace():
+                left -= 1
+            last = right = min(found[i + 1][2] + context, len(text))
+            while right < len(text) and not text[right].isspace():
+                right += 1
+            left, right = (
+                left if first - left <= context else first,
+                right if right - last <= context else last,
+            )
+            gone[left:right] = [True] * (right - left)
+    runs = groupby(zip(text, gone, strict=True), key=lambda one: one[1])
+    return ["".join(character for character, _ in run) for cut, run in runs if not cut]
+
+
+@patient
+@given(st.lists(st.sampled_from(["a", "b", "x漢", "zz", "long", "é, ", "\n\n"]), max_size=30))
+def test_cuts_leave_what_cutting_by_characters_leaves(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[str]
+) -> None:
+    text = " ".join(parts)
+    path = write_set(tmp_path_factory.mktemp("set") / "e.jsonl", {"q": "a b"}, {"q": "b a"})
+    step = Decontaminate(
+        sets=(str(path),), ngram=2, min_item_words=2, context=3, min_piece=4, max_pieces=3,
+    )  # fmt: skip
+    pieces = pieces_of(text, {("a", "b"), ("b", "a")}, 3)
+    kept = [piece for piece in pieces if len(piece) >= 4]
+    docs, edits = only(step, text)
+    if "".join(pieces) == text:
+        assert not len(edits.noted)
+        return
+    assert said(edits, "pieces") == [len(pieces)]
+    assert left(docs, edits) == ["".join(kept) if kept and len(pieces) <= 3 else None]
 
 
 def test_a_cut_takes_200_characters_on_each_side_to_the_next_white_space(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from curation.text.ngrams import (
     GramWords,
+    HashTable,
     find,
     gram_words,
     kernels,
@@ -22,7 +23,7 @@ from curation.text.ngrams import (
 )
 from curation.text.view import TextView
 
-patient = settings(deadline=None, max_examples=200)
+patient = settings(deadline=None, max_examples=100)
 
 anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 pieces = st.sampled_from(
@@ -91,6 +92,19 @@ def test_every_known_ngram_is_found_and_nothing_else(
     columns = (hits.documents, hits.numbers, hits.starts, hits.stops)
     wanted = [(d, *hit) for d, text in enumerate(batch) for hit in reference.find(text, order, n)]
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == wanted
+
+
+@patient
+@given(
+    st.lists(st.integers(0, 2**64 - 1) | st.sampled_from([1, 9, 17, 25]), unique=True, max_size=9),
+    st.lists(st.integers(0, 2**64 - 1), max_size=3),
+)
+def test_hashes_are_looked_up_as_in_a_list(known: list[int], others: list[int]) -> None:
+    """Also where their low bits are the same, so that they want one slot."""
+    sought = [*others, *known, 0, 33]
+    table = HashTable(np.array([value for value in known if value], np.uint64))
+    wanted = reference.find_hashes(sought, [value for value in known if value])
+    assert table.places(np.array(sought, np.uint64)).tolist() == wanted
 
 
 def test_an_ngram_that_only_shares_its_hash_is_none() -> None:

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curation.text.ngrams import gram_words, ngram_hashes
+from curation.text.ngrams import HashTable, gram_words, ngram_hashes
 from curation.text.view import TextView
 from manifests.hashing import below
 
@@ -65,20 +65,19 @@ def merged(parts: Iterable[Hashes]) -> Hashes:
 
 def found(texts: Texts, known: Hashes, ngram: int = NGRAM, share: float = 1.0) -> NDArray[np.bool_]:
     """Which of the known n-grams, collected with the same `ngram` and `share`, these texts have."""
-    mask = np.zeros(len(known), bool)
+    mask, table = np.zeros(len(known), bool), HashTable(known)
     for batch in texts:
-        hashes = np.unique(_sampled(batch, ngram, share)[1])  # sorted: the search goes one way
-        at, there = _look_up(known, hashes)
-        mask[at[there]] = True
+        places = table.places(_sampled(batch, ngram, share)[1])
+        mask[places[places >= 0]] = True
     return mask
 
 
 def report(texts: Texts, shared: Hashes, ngram: int = NGRAM, share: float = 1.0) -> Overlap:
     """The overlap of validation texts, given the n-grams that train has (`known[mask]`)."""
-    total = Overlap(0, 0, 0, 0, 0)
+    total, table = Overlap(0, 0, 0, 0, 0), HashTable(shared)
     for batch in texts:
         documents, hashes = _sampled(batch, ngram, share)
-        hit = _look_up(shared, hashes)[1]
+        hit = table.places(hashes) >= 0
         searchable, overlapping = len(np.unique(documents)), len(np.unique(documents[hit]))
         total += Overlap(len(batch), searchable, overlapping, len(hashes), int(hit.sum()))
     return total
@@ -95,12 +94,3 @@ def _sampled(
         return documents, hashes
     chosen = hashes < np.uint64(bound)
     return documents[chosen], hashes[chosen]
-
-
-def _look_up(known: Hashes, hashes: Hashes) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Where each hash stands, or would, among the known ones, and whether it does."""
-    at = np.searchsorted(known, hashes)
-    there = np.zeros(len(hashes), bool)
-    inside = at < len(known)
-    there[inside] = known[at[inside]] == hashes[inside]
-    return at, there

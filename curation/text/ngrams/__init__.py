@@ -81,6 +81,34 @@ def ngram_hashes(words: GramWords, size: int) -> tuple[NDArray[np.int64], NDArra
     return offsets, hashes
 
 
+def _slots(hashes: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+    """An open hash table of distinct hashes, and which of them each slot holds."""
+    from curation.text.ngrams import kernels
+
+    slots = np.zeros(2 << len(hashes).bit_length(), np.uint64)
+    numbers = np.zeros(len(slots), np.int32)
+    kernels.fill_slots(hashes, slots, numbers)
+    return slots, numbers
+
+
+class HashTable:
+    """Distinct hashes (uint64), in which others are looked up: 24 to 48 bytes each.
+
+    A hash of 0 is never found.
+    """
+
+    def __init__(self, hashes: NDArray[np.uint64]) -> None:
+        self._slots, self._numbers = _slots(hashes)
+
+    def places(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """Where each of these stands among those of the table; -1 for one that does not."""
+        from curation.text.ngrams import kernels
+
+        found = np.empty(len(hashes), np.int32)
+        kernels.find_hashes(hashes, self._slots, self._numbers, found)
+        return found
+
+
 @dataclass(frozen=True)
 class Known:
     """N-grams of one size, ready to be looked for; each has a number, from 0 on.
@@ -117,9 +145,7 @@ def known(
     owners = np.repeat(np.arange(len(view)), np.diff(offsets))
     places = np.arange(len(hashes)) - offsets[owners] + words.offsets[owners]
     distinct, first, numbers = np.unique(hashes, return_index=True, return_inverse=True)
-    slots = np.zeros(4 << len(distinct).bit_length(), np.uint64)
-    found = np.zeros(len(slots), np.int32)
-    kernels.fill_slots(distinct, slots, found)
+    slots, found = _slots(distinct)
     points = np.empty(len(view.data), np.int32)
     at = np.empty(len(words.starts) + 1, np.int64)
     spelt = kernels.spell_words(view.data, words.starts, words.stops, table(), at, points)

@@ -147,6 +147,19 @@ def fill_slots(hashes: Hashes, slots: Hashes, numbers: Ints) -> None:
         slots[s], numbers[s] = hashes[k], k
 
 
+@kernel
+def find_hashes(hashes: Hashes, slots: Hashes, numbers: Ints, found: Ints) -> None:
+    """Per hash: its number in the table of `fill_slots`, -1 where it is not in it."""
+    heads, held = pointer(slots), pointer(numbers)
+    mask = np.uint64(slots.size - 1)
+    for k in range(hashes.size):
+        value = hashes[k]
+        s = value & mask
+        while heads[s] != value and heads[s] != 0:
+            s = (s + np.uint64(1)) & mask
+        found[k] = held[s] if heads[s] == value and value != 0 else -1
+
+
 @part
 def same_words(
     data: Any,

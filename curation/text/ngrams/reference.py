@@ -46,6 +46,11 @@ def ngram_hash(grams: Sequence[str]) -> int:
     return state ^ state >> 33
 
 
+def find_hashes(hashes: Sequence[int], known: Sequence[int]) -> list[int]:
+    """The place of each hash among known ones, -1 where it is not among them, or 0."""
+    return [known.index(value) if value and value in known else -1 for value in hashes]
+
+
 def find(text: str, known: Sequence[Sequence[str]], size: int) -> Iterator[tuple[int, int, int]]:
     """Number, start and stop of every known n-gram (tuples of folded words) in a text."""
     found = list(words(text))
