@@ -2,9 +2,10 @@
 
 What may live here: the stage `split`.
 
-Held-out documents are known before deduplication, which takes them as earlier than the others (DESIGN
-section 8): it removes their copies from train, and no document of train removes one of them. So this
-stage says it as a signal, which `policy: highest(split.validation)` reads, and drops nothing.
+Held-out documents are known before deduplication, which takes them as earlier than the others
+(DESIGN section 8): it removes their copies from train, and no document of train removes one of
+them. So this stage says it as a signal, which `policy: highest(split.validation)` reads, and drops
+nothing.
 """
 
 from __future__ import annotations
