@@ -135,10 +135,10 @@ def unwrapped(text: str) -> str:
     paragraphs = []
     for paragraph in re.split(r"\n[ \t]*\n+", text):
         lines = paragraph.split("\n")
-        joined = lines[0].rstrip()
+        pieces = [lines[0].rstrip()]
         for line in lines[1:]:
-            joined += ("\n" if line[:1] in " \t" else " ") + line.rstrip()
-        paragraphs.append(joined)
+            pieces += ("\n" if line[:1] in " \t" else " ", line.rstrip())
+        paragraphs.append("".join(pieces))
     return "\n\n".join(paragraphs)
 
 

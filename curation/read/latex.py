@@ -264,7 +264,7 @@ _REFERENCES = re.compile(
     r"\\(?:bibliography|bibliographystyle|addbibresource)\{[^{}]*\}|\\printbibliography(?:\[[^\[\]]*\])?"
 )
 _LIST = re.compile(r"\\begin\{(thebibliography|references|REFERENCES)\}")
-_BLANK = re.compile(r"[ \t]+$|\n(?=\n\n)", re.M)
+_BLANK = re.compile(r"\n{3,}")
 
 
 def cleaned(text: str, longest: int) -> str | None:
@@ -278,7 +278,9 @@ def cleaned(text: str, longest: int) -> str | None:
         text = text[:end]
     text = _REFERENCES.sub("", _without_lists(text))
     expanded = _expanded(text, macros, longest)
-    return None if expanded is None else _BLANK.sub("", expanded).strip()
+    if expanded is None:
+        return None
+    return _BLANK.sub("\n\n", "\n".join(line.rstrip() for line in expanded.split("\n"))).strip()
 
 
 def _without_lists(text: str) -> str:
@@ -297,7 +299,7 @@ def _without_lists(text: str) -> str:
 _DEFINITION = re.compile(
     r"\\(?:(?:re|provide)?newcommand|providecommand|DeclareRobustCommand|DeclareMathOperator)\*?\s*"
     r"(?:\{\s*(\\[A-Za-z]+|\\[^A-Za-z\s])\s*\}|(\\[A-Za-z]+|\\[^A-Za-z\s]))\s*(?=[\[{])"
-    r"|\\(?:long\s*)?[eg]?def\s*(\\[A-Za-z]+|\\[^A-Za-z\s])([^{}\n]*)(?=\{)"
+    r"|\\(?:long\s*)?[eg]?def\s*(\\[A-Za-z]+|\\[^A-Za-z\s])([^{}\n]{0,100})(?=\{)"
 )
 _MACRO = re.compile(r"\\(?:[A-Za-z]+|[^A-Za-z\s])(?:\{\})?")
 _BRACE = re.compile(r"\\.|[{}]", re.S)
@@ -309,36 +311,39 @@ def _without_definitions(text: str) -> tuple[str, dict[str, str]]:
 
     Others stay where they are.
     """
+    found = list(_DEFINITION.finditer(text))
+    ends = _groups(text, {definition.end() for definition in found})
     macros: dict[str, str] = {}
     pieces, at = [], 0
-    while found := _DEFINITION.search(text, at):
-        name = found[1] or found[2] or found[3]
-        stop = _closing(text, found.end()) if text[found.end()] == "{" and not found[4] else None
-        if stop is None or stop - found.end() > _MAX_BODY:
-            pieces.append(text[at : found.end()])
-            at = found.end()
-            continue
-        body = text[found.end() + 1 : stop - 1]
-        if "MathOperator" in found[0]:
+    for definition in found:
+        start, stop = definition.end(), ends.get(definition.end())
+        if definition.start() < at or stop is None or stop - start > _MAX_BODY or definition[4]:
+            continue  # inside of another, without an end, no macro but a program, with arguments
+        name, body = definition[1] or definition[2] or definition[3], text[start + 1 : stop - 1]
+        if "MathOperator" in definition[0]:
             body = f"\\operatorname{{{body}}}"
         if name not in _MACRO.findall(body):
             macros[name] = body
-        pieces.append(text[at : found.start()])
+        pieces.append(text[at : definition.start()])
         at = stop
     return "".join([*pieces, text[at:]]), macros
 
 
-def _closing(text: str, start: int) -> int | None:
-    """Where the group that begins at `start` ends; None for one that is long or has no end."""
+def _groups(text: str, starts: set[int]) -> dict[int, int]:
+    """Where the groups end that begin at `starts`; those without an end are left out."""
+    ends: dict[int, int] = {}
+    waiting: list[tuple[int, int]] = []  # start and depth
     depth = 0
-    for found in _BRACE.finditer(text, start, min(len(text), start + _MAX_BODY + 2)):
+    for found in _BRACE.finditer(text):
         if found[0] == "{":
             depth += 1
+            if found.start() in starts:
+                waiting.append((found.start(), depth))
         elif found[0] == "}":
+            if waiting and waiting[-1][1] == depth:
+                ends[waiting.pop()[0]] = found.end()
             depth -= 1
-            if depth == 0:
-                return found.end()
-    return None
+    return ends
 
 
 def _expanded(text: str, macros: Mapping[str, str], longest: int) -> str | None:
