@@ -26,12 +26,14 @@ from pydantic import (
     Field,
     Tag,
     ValidationError,
+    field_validator,
 )
 
 from curation.filters import thresholds
 from curation.filters.language import LID_176, Language
 from curation.filters.parameters import LIST, MAPPING, SINGLE
 from curation.read import common_crawl
+from curation.read.code import LANGUAGES
 from curation.stage import (
     RAISED,
     Class,
@@ -173,6 +175,48 @@ class TextInput(_Files):
     per: Literal["file", "paragraph", "line"] = "file"  # what is one document
 
 
+class MediawikiInput(_Files):
+    """Dumps of MediaWiki (XML exports, plain, .gz, .bz2, .xz or .zst): wikitext as plain text."""
+
+    kind: Literal["mediawiki"]
+    namespaces: tuple[int, ...] = (0,)  # numbers of those that are read; 0 has the articles
+    max_page: Size = 16 << 20  # bytes of a page as XML; a larger one is skipped
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "source": self.source}
+
+
+class CodeInput(_Files):
+    """Source trees: directories and archives (tar, zip), each a unit; one file is one document."""
+
+    kind: Literal["code"]
+    languages: tuple[str, ...] | None = None  # as Linguist has them; null: all but DATA
+    max_file: Size = 1 << 20  # bytes of a file; a larger one is skipped
+
+    @field_validator("languages")
+    @classmethod
+    def _known(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for name in value or ():
+            if name not in LANGUAGES:
+                raise ValueError(f"no language is called {name!r}{nearest(name, LANGUAGES)}")
+        return value
+
+
+class LatexInput(_Files):
+    """LaTeX papers: directories and archives of sources, as arXiv has them; they stay LaTeX."""
+
+    kind: Literal["latex"]
+    max_paper: Size = 8 << 20  # bytes of a paper; a larger one is skipped
+
+
+class BooksInput(_Files):
+    """Books: .txt (with Project Gutenberg's frame or without) and .epub; directories, archives."""
+
+    kind: Literal["books"]
+    unwrap: bool = False  # whether the lines of a paragraph are joined
+    max_file: Size = 64 << 20  # bytes of a book; a larger one is skipped
+
+
 def _crawls(value: Any) -> Any:
     """One name or several, as a tuple."""
     names = (value,) if isinstance(value, str) else value
@@ -225,6 +269,10 @@ Input = Annotated[
     | DatatroveInput
     | ParquetInput
     | TextInput
+    | MediawikiInput
+    | CodeInput
+    | LatexInput
+    | BooksInput
     | CommonCrawlInput,
     Field(discriminator="kind"),
 ]
@@ -717,6 +765,10 @@ INPUTS = (
     DatatroveInput,
     ParquetInput,
     TextInput,
+    MediawikiInput,
+    CodeInput,
+    LatexInput,
+    BooksInput,
     CommonCrawlInput,
 )
 
