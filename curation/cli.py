@@ -604,7 +604,7 @@ def _shown(path: Path) -> str:
 
 
 def _point_to(run: Path, name: str = "latest") -> None:
-    """`runs/latest` (of tokens `runs/latest-tokens`) points to the last run that lies in `runs/`."""
+    """`runs/latest` (or `name`) points to the last run that lies in `runs/`."""
     runs = Path("runs")
     if run.parent != Path(os.path.abspath(runs)):
         return

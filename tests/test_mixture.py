@@ -126,11 +126,20 @@ def test_a_curriculum_changes_the_shares_at_a_block() -> None:
         ({"sources.1.name": "a"}, "two are called 'a'"),
         ({"validation": {"source": "c"}}, "no source is called 'c'"),
         ({"validation": {}}, "either `share` or `source` is wanted"),
-        ({"mixture": {"temperature": 2, "stages": [{"share": 1, "weights": {"a": 1}}]}}, "only one"),
+        (
+            {"mixture": {"temperature": 2, "stages": [{"share": 1, "weights": {"a": 1}}]}},
+            "only one",
+        ),
         ({"mixture": {"stages": [{"share": 0.9, "weights": {"a": 1, "b": 1}}]}}, "sum to 0.9"),
-        ({"mixture": {"stages": [{"share": 1, "weights": {"a": 1}}]}}, "nothing of source 'b'|anything of source 'b'"),
+        (
+            {"mixture": {"stages": [{"share": 1, "weights": {"a": 1}}]}},
+            "nothing of source 'b'|anything of source 'b'",
+        ),
         ({"mixture": {"stages": [{"share": 1, "weights": {"z": 1}}]}}, "no source is called 'z'"),
-        ({"packing": {"algoritm": "concat"}}, "packing.algoritm: unknown key; did you mean 'algorithm'"),
+        (
+            {"packing": {"algoritm": "concat"}},
+            "packing.algoritm: unknown key; did you mean 'algorithm'",
+        ),
         ({"sources.0.pahts": ["x"]}, r"sources\[a\]\.pahts: unknown key; did you mean 'paths'"),
         ({"tokenizer": {}}, "either `train` or `path` is wanted"),
         ({"tokenizer": {"train": {"pretokenizer": "gpt9"}}}, "one of gpt2, llama3, qwen2"),

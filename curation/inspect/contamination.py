@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow.compute as pc
 
 from curation import models
-from curation.engine.exchange import load_array
 from curation.engine.plan import Plan, Segment
 from curation.engine.recipe import RecipeError, StageSpec
 from curation.filters import evaluation
@@ -23,6 +22,7 @@ from curation.filters.decontaminate import Decontaminate
 from curation.filters.evaluation import Sets
 from curation.inspect.signals import batches, stored
 from curation.inspect.terminal import one_line
+from manifests.arrays import load_array
 from manifests.records import Receipt
 
 CONTEXT = 60  # characters of the text that are shown beside a match

@@ -7,7 +7,7 @@ the manifest at the end. As for documents, receipts are the only state.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from importlib.metadata import version
@@ -68,13 +68,15 @@ def drive(
     except LeaseHeld as held:
         raise RunFailed(str(held)) from None
     try:
-        outcome = documents.drive(
-            *(corpus, executor, progress, found.corpus if found else None),
-            retry_incomplete=retry_incomplete,
-            accept_collapse=accept_collapse,
-        )
-        driver = _Driver(open_tokens(plan.run), executor, progress, lease, found)
-        return driver.drive(outcome), outcome
+
+        def read() -> Outcome:
+            return documents.drive(
+                *(corpus, executor, progress, found.corpus if found else None),
+                retry_incomplete=retry_incomplete,
+                accept_collapse=accept_collapse,
+            )
+
+        return _Driver(open_tokens(plan.run), executor, progress, lease, found).drive(read)
     except ExecutorLost as lost:
         raise RunFailed(f"{lost}; the same command goes on from here") from None
     finally:
@@ -104,18 +106,19 @@ class _Driver:
         held = self.settings.validation.source if self.settings.validation else None
         self.mixed = [name for name in plan.recipe.names if name != held]
 
-    def drive(self, corpus: Outcome) -> Manifest:
-        """All phases in order, then the manifest. Damaged files are made again."""
+    def drive(self, read: Callable[[], Outcome]) -> tuple[Manifest, Outcome]:
+        """The corpus, all phases in order, then the manifest. Damaged files are made again."""
         for _ in range(REPAIRS):
             try:
-                return self._phases(corpus)
+                outcome = read()
+                return self._phases(outcome.stats), outcome
             except _Damaged as damage:
                 self._forget(damage)
             finally:
                 self.progress.end()
         raise RunFailed("files of the run are damaged again and again")
 
-    def _phases(self, corpus: Outcome) -> Manifest:
+    def _phases(self, stats: Mapping[str, Any]) -> Manifest:
         parts = self._parts()
         tokenizer = self._tokenizer(parts)
         encoded = self._encode(parts, tokenizer)
@@ -124,7 +127,7 @@ class _Driver:
         supply = {name: self._supply(packed, name) for name in self.mixed}
         mixture = mix(self.settings, self.plan.recipe.names, supply)
         shards = self._shards(packed, mixture)
-        manifest = describe.manifest(self.plan, corpus.stats, packed, mixture, shards, overlap)
+        manifest = describe.manifest(self.plan, stats, packed, mixture, shards, overlap)
         describe.save(self.plan, manifest)
         self._tidy(packed, shards)
         return manifest
@@ -389,11 +392,12 @@ class _Driver:
     def _forget(self, damage: _Damaged) -> None:
         """Removes the receipts that name a damaged file: it counts as not made."""
         self.progress.say(f"{damage.path}: damaged, it is made again")
-        for phase in VERSIONS:
-            for path in self.plan.receipts(phase).glob("*.json"):
-                receipt = Receipt.load(path)
-                if receipt is None or damage.path in {o.path for o in receipt.outputs.values()}:
-                    path.unlink(missing_ok=True)
+        inside = damage.path.removeprefix("corpus/")
+        pattern = "corpus/segments/*" if inside != damage.path else "phases/*"
+        for path in self.plan.run.glob(f"{pattern}/receipts/*.json"):
+            receipt = Receipt.load(path)
+            if receipt is None or inside in {o.path for o in receipt.outputs.values()}:
+                path.unlink(missing_ok=True)
 
     def _tidy(self, packed: Mapping[str, Receipt], shards: Sequence[Receipt]) -> None:
         """Removes what an attempt with other inputs has left among the results."""

@@ -105,14 +105,14 @@ def mix(settings: TokensModel, names: list[str], supply: Mapping[str, Supply]) -
         )
     draws = order.draws(samples)
     epochs = {n: float(draws[i]) / rows[i] for i, n in enumerate(names) if n in supply}
-    for said in settings.sources:
-        if said.name in epochs and epochs[said.name] > said.max_epochs:
-            most = total * said.max_epochs / epochs[said.name]
-            raise RecipeError(
-                f"sources[{said.name}]: {epochs[said.name]:.2f} epochs are wanted and "
-                f"max_epochs is {said.max_epochs:g}; with these weights total_tokens can be "
-                f"{most:,.0f}"
-            )
+    caps = {source.name: source.max_epochs for source in settings.sources}
+    worst = max(epochs, key=lambda name: epochs[name] / caps[name])
+    if epochs[worst] > caps[worst]:
+        raise RecipeError(
+            f"sources[{worst}]: {epochs[worst]:.2f} epochs are wanted and max_epochs is "
+            f"{caps[worst]:g}; with these weights total_tokens can be "
+            f"{total * caps[worst] / epochs[worst]:,.0f}"
+        )
     return Mixture(order, samples, tuple(w for _, w in stages), overall, epochs)
 
 
