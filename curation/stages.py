@@ -8,6 +8,7 @@ from curation.dedup.minhash import MinHashDedup
 from curation.extract.stage import Extract
 from curation.filters.basic import Basic
 from curation.filters.c4 import C4
+from curation.filters.code import Code
 from curation.filters.datatrove import Datatrove
 from curation.filters.decontaminate import Decontaminate
 from curation.filters.fineweb import FineWeb
@@ -37,6 +38,7 @@ STAGES: dict[str, type[Stage]] = {
     "gopher_quality": GopherQuality,
     "c4": C4,
     "mc4": MC4,
+    "code": Code,
     "fineweb": FineWeb,
     "refinedweb_lines": RefinedWebLines,
     "perplexity": Perplexity,

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from curation.read import Tally, read, trees
 from curation.storage import InputError, list_inputs, same_input
@@ -257,3 +259,27 @@ def test_many_small_files_are_read_one_by_one(tmp_path: Path) -> None:
     found.close()
     assert tally.documents == 3_000
     assert peak < 12 << 20
+
+
+SEEDS = [
+    tar_of(),
+    zip_of(),
+    gzip.compress(tar_of()),
+    tar_of({"p.tar.gz": gzip.compress(tar_of({"a.tex": rb"\documentclass{a} x"})), "b.txt": b"x"}),
+]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.sampled_from(SEEDS),
+    st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 255)), max_size=8),
+    st.sampled_from(["code", "latex", "books"]),
+)
+def test_any_damage_is_counted_and_none_is_raised(
+    tmp_path: Path, data: bytes, changes: list[tuple[int, int]], kind: str
+) -> None:
+    damaged = bytearray(data)
+    for place, value in changes:
+        damaged[place % len(damaged)] = value
+    (tmp_path / "x").write_bytes(damaged)
+    run(tmp_path / "x", kind)

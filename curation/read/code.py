@@ -136,7 +136,8 @@ _HEAD = 4096  # characters (bytes) in which these are looked for
 class CodeOptions:
     """How source trees are read.
 
-    `languages`: names of those that are read, None for all but `DATA`. `max_file`: bytes of a file.
+    `languages`: names of those that are read, None for all but `DATA`. `max_file`: bytes of a file;
+    The Stack has no larger ones than 1 MB (from memory).
     """
 
     languages: tuple[str, ...] | None = None
