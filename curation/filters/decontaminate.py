@@ -95,7 +95,7 @@ class Decontaminate(GlobalStep):
     """The field that names an item; without it, it is the number of its line."""
     ngram: int = Field(default=13, ge=2, le=100)
     """Words (GPT-3, lm-evaluation-harness: 13; datatrove: 12)."""
-    min_item_words: int = Field(default=8, ge=1)
+    min_item_words: int = Field(default=8, ge=2)
     """Words from which on a passage shorter than `ngram` is looked for as a whole (GPT-3's least
     n)."""
     max_documents: Count | None = 10
