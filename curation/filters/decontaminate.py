@@ -40,6 +40,8 @@ COUNT = np.dtype([("ngram", "<u4"), ("documents", "<i8")])
 TYPICAL = 1  # records of a document, for the plan: most have none
 
 Names = Annotated[tuple[str, ...], Field(strict=False)]
+#: No batch has more.
+Characters = Annotated[int, Field(ge=0, lt=1 << 31)]
 _FORM = Discriminator(lambda value: MAPPING if isinstance(value, Mapping) else LIST)
 
 
@@ -104,9 +106,9 @@ class Decontaminate(GlobalStep):
     """What becomes of a document that shares something."""
     min_ngrams: int = Field(default=1, ge=1)
     """Different n-grams that a document must share before anything becomes of it."""
-    context: Count = 200
+    context: Characters = 200
     """Characters that are cut out on each side (GPT-3: 200)."""
-    min_piece: Count = 200
+    min_piece: Characters = 200
     """Characters that a piece must have to stay (GPT-3: 200)."""
     max_pieces: Count = 10
     """Pieces above which a document is dropped (GPT-3: 10)."""
