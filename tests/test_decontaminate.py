@@ -232,6 +232,21 @@ def test_short_passages_are_found_whole_and_shorter_ones_not_at_all(tmp_path: Pa
     assert step.load().searchable.tolist() == [True, False]
 
 
+def test_what_many_items_share_is_attributed_to_the_first_of_them(tmp_path: Path) -> None:
+    items = [{"q": ITEM} for _ in range(40)]
+    step = Decontaminate(sets=(str(write_set(tmp_path / "e.jsonl", *items)),))
+    _, edits = only(step, ITEM)
+    [found] = map(json.loads, said(edits, "matches"))
+    assert [match[1] for match in found] == [str(line) for line in range(1, 17)]
+
+
+def test_texts_without_words_and_words_without_end_do_no_harm(tmp_path: Path) -> None:
+    step = Decontaminate(sets=(str(write_set(tmp_path / "e.jsonl", {"q": ITEM})),))
+    docs, edits = only(step, "", " \n", "-" * 5_000, "x" * 100_000, "x" * 100_000 + " " + ITEM)
+    assert left(docs, edits)[:4] == docs.text.to_pylist()[:4]
+    assert left(docs, edits)[4] == "x" * (100_000 - 199)
+
+
 # What counts as an item
 
 
@@ -255,6 +270,7 @@ def test_items_are_read_with_their_strings(tmp_path: Path) -> None:
     [
         (b"{}\n[1]\n", ":2: not an object"),
         (b'{"q": \n', ":1: not JSON"),
+        (b'{"q":' * 100_000, ":1: not JSON"),
         (b'{"q": "\xff"}\n', ":1: not UTF-8"),
         (b"", "no items"),
         (b'{"q": "too short"}\n', "none of its 1 items has 8 words"),

@@ -40,6 +40,8 @@ COUNT = np.dtype([("ngram", "<u4"), ("documents", "<i8")])
 TYPICAL = 1  # records of a document, for the plan: most have none
 
 Names = Annotated[tuple[str, ...], Field(strict=False)]
+#: No batch has more.
+Characters = Annotated[int, Field(ge=0, lt=1 << 31)]
 _FORM = Discriminator(lambda value: MAPPING if isinstance(value, Mapping) else LIST)
 
 
@@ -95,7 +97,7 @@ class Decontaminate(GlobalStep):
     """The field that names an item; without it, it is the number of its line."""
     ngram: int = Field(default=13, ge=2, le=100)
     """Words (GPT-3, lm-evaluation-harness: 13; datatrove: 12)."""
-    min_item_words: int = Field(default=8, ge=1)
+    min_item_words: int = Field(default=8, ge=2)
     """Words from which on a passage shorter than `ngram` is looked for as a whole (GPT-3's least
     n)."""
     max_documents: Count | None = 10
@@ -104,9 +106,9 @@ class Decontaminate(GlobalStep):
     """What becomes of a document that shares something."""
     min_ngrams: int = Field(default=1, ge=1)
     """Different n-grams that a document must share before anything becomes of it."""
-    context: Count = 200
+    context: Characters = 200
     """Characters that are cut out on each side (GPT-3: 200)."""
-    min_piece: Count = 200
+    min_piece: Characters = 200
     """Characters that a piece must have to stay (GPT-3: 200)."""
     max_pieces: Count = 10
     """Pieces above which a document is dropped (GPT-3: 10)."""

@@ -60,8 +60,9 @@ def measure(plan: Plan, count: int) -> list[dict[str, Any]]:
     """Recall of each stage that looks for evaluation sets, on `count` items (or all there are).
 
     Items and documents are those with the smallest hashes; where there are fewer documents, they
-    are used again. N-grams that the run ignored as common are ignored. Raises RecipeError where the
-    sets are not here as the run had them, or the run has no documents.
+    are used again. N-grams that the run ignored as common are ignored, unless `gc` has removed
+    their counts. Raises RecipeError where the sets are not here as the run had them, or the run has
+    no documents.
     """
     found = []
     for spec, stage in steps(plan):
