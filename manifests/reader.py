@@ -70,9 +70,13 @@ class Live:
         return _validation(self.manifest, source)
 
 
-def open_reader(manifest: Manifest, *, live: bool = False, digests: bool = False) -> Shards | Live:
+def open_reader(
+    manifest: Manifest, *, live: bool | None = None, digests: bool = False
+) -> Shards | Live:
     """A reader, once all files have been found to be there and of the right size; with `digests`
-    also of the right bytes, which reads them. Raises ManifestError."""
+    also of the right bytes, which reads them. Of shards, where the run has written them, unless
+    `live` says otherwise. Raises ManifestError."""
+    live = not manifest.shards if live is None else live
     files = [file for source in manifest.sources for file in source.splits["validation"].files]
     if live:
         files += [file for source in manifest.sources for file in source.train.files]
