@@ -391,9 +391,12 @@ def _others(
 
 def row_hashes(rows: Rows) -> np.ndarray:
     """A hash (uint64) of each row: its tokens, and the pieces in their order."""
-    places = np.arange(rows.tokens.shape[1], dtype=np.uint64)
+    factors = mix64(np.arange(rows.tokens.shape[1])) | np.uint64(1)
+    found = np.zeros(len(rows), np.uint64)
     with np.errstate(over="ignore"):
-        found = rows.tokens.astype(np.uint64) @ (mix64(places) | np.uint64(1))
+        for begin in range(0, len(rows), 64):  # in eight bytes for each token
+            part = slice(begin, begin + 64)
+            found[part] = rows.tokens[part].astype(np.uint64) @ factors
         piece = rows.lengths.astype(np.uint64)
         for column in (rows.offsets.astype(np.uint64), rows.ids[:, 0], rows.ids[:, 1]):
             piece = mix64(piece + np.uint64(1)) ^ column
