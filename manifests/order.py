@@ -222,9 +222,12 @@ class Order:
         ordinals = np.tile(np.arange(len(self.names), dtype=np.int16), len(blocks))
         sorted_ = np.repeat(ordinals, counts.reshape(-1)).reshape(len(blocks), BLOCK)
         salts = np.array([salt(self.seed, "block", int(b)) for b in blocks], dtype=np.uint64)
-        with np.errstate(over="ignore"):  # of distinct numbers: no two keys of a block are equal
+        with np.errstate(over="ignore"):
             keys = mix64(salts[:, None] + np.arange(BLOCK, dtype=np.uint64))
-        return first, np.take_along_axis(sorted_, np.argsort(keys, axis=1), axis=1)
+        # By the key without its last ten bits, then by place: sorted, which is faster than argsort.
+        places = np.arange(BLOCK, dtype=np.uint64)
+        keys = np.sort((keys & ~np.uint64(BLOCK - 1)) | places, axis=1) & np.uint64(BLOCK - 1)
+        return first, np.take_along_axis(sorted_, keys.astype(np.int64), axis=1)
 
     def _draws_of(self, blocks: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Of each sample of the blocks: its source, and which draw of the source it is."""

@@ -71,7 +71,7 @@ class PlainOrder:
             for source, (old, new) in enumerate(zip(before, seats, strict=True)):
                 labels += [source] * (new - old)
             start = salt(self.seed, "block", block)
-            shuffled = sorted(range(BLOCK), key=lambda j: plain_mix64((start + j) % 2**64))
+            shuffled = sorted(range(BLOCK), key=lambda j: plain_mix64((start + j) % 2**64) >> 10)
             for place in shuffled:
                 source = labels[place]
                 epoch, index = divmod(drawn[source], self.rows[source])
