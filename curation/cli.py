@@ -617,10 +617,24 @@ def _point_to(run: Path, name: str = "latest") -> None:
 
 def _plan(options: argparse.Namespace) -> int:
     """The resolved recipe, segments with keys, units and sizes; runs nothing."""
-    from curation.api import plan
+    from curation.api import plan, plan_tokens
     from curation.engine.base import Base
+    from curation.engine.tokens.recipe import is_tokens
+    from curation.inspect import tokens_planview
     from curation.inspect.planview import describe, render
 
+    if is_tokens(options.recipe):
+        told = tokens_planview.describe(
+            *plan_tokens(
+                options.recipe,
+                inputs=_inputs(options),
+                output=options.output,
+                settings=options.settings,
+                limit=options.limit,
+            )
+        )
+        _print_json(told) if options.json else print(tokens_planview.render(told))
+        return DONE
     planned = plan(
         options.recipe,
         inputs=_inputs(options),
@@ -638,8 +652,13 @@ def _stats(options: argparse.Namespace) -> int:
     """The drop table of a run; by language, source, crawl or domain with --by; by rule."""
     from curation.engine.plan import open_plan
     from curation.engine.stats import books_of, collect, problems, unfinished
-    from curation.inspect import breakdown, droptable
+    from curation.inspect import breakdown, droptable, manifest, tokens
 
+    if (made := manifest.find(options.run)) is not None:
+        if options.by or options.rules:
+            return _say(USAGE, f"--by and --rules: of the run of documents, {options.run}/corpus")
+        _print_json(tokens.collect(made)) if options.json else print(tokens.render_all(made))
+        return DONE
     plan = open_plan(options.run)
     if options.by:
         rows = breakdown.collect(plan, options.by)
@@ -666,10 +685,16 @@ def _stats(options: argparse.Namespace) -> int:
 
 def _status(options: argparse.Namespace) -> int:
     """How far a run is and who holds it, while it runs or after."""
-    from curation.engine.plan import open_plan
-    from curation.inspect import status
+    from curation.engine.tokens.plan import TokensPlan
+    from curation.engine.work import open_work
+    from curation.inspect import status, tokens_status
 
-    found = status.collect(open_plan(options.run))
+    plan = open_work(options.run)
+    if isinstance(plan, TokensPlan):
+        told = tokens_status.collect(plan)
+        _print_json(told) if options.json else print(tokens_status.render(told))
+        return DONE
+    found = status.collect(plan)
     _print_json(found) if options.json else print(status.render(found))
     return DONE
 
@@ -689,16 +714,21 @@ def _export(options: argparse.Namespace) -> int:
 def _gc(options: argparse.Namespace) -> int:
     """Remove the files of a run that nothing needs."""
     from curation.engine import gc
-    from curation.engine.plan import open_plan
+    from curation.engine.tokens import gc as tokens_gc
+    from curation.engine.tokens.plan import TokensPlan
+    from curation.engine.work import open_work
 
-    plan = open_plan(options.run)
+    plan = open_work(options.run)
     try:
-        garbage, notes = gc.find(plan, options.intermediates)
+        if isinstance(plan, TokensPlan):
+            garbage, notes = tokens_gc.find(plan, options.intermediates)
+        else:
+            garbage, notes = gc.find(plan, options.intermediates)
     except gc.Refused as error:
         return _say(FAILED, str(error))
     if not options.dry_run:
-        gc.remove(plan, garbage)
-    found = gc.report(plan, garbage, notes, options.dry_run)
+        gc.remove(plan.run, garbage)
+    found = gc.report(plan.run, garbage, notes, options.dry_run)
     _print_json(found) if options.json else print(gc.render(found))
     return DONE
 

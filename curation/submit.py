@@ -31,6 +31,8 @@ import yaml
 from curation.engine.plan import absolute, home
 from curation.engine.ray_auth import ray_environment
 from curation.engine.recipe import CommonCrawlInput, Input, Recipe, RecipeError, load
+from curation.engine.tokens.recipe import TokensRecipe, is_tokens
+from curation.engine.tokens.recipe import load as load_tokens
 
 CONNECT = 10.0  # seconds in which the job server must accept a connection
 ANSWER = 60.0  # seconds in which it must answer
@@ -50,7 +52,7 @@ class SubmitFailed(RuntimeError):
 class Submission:
     """What a cluster is asked to do: the command, and the files that it needs."""
 
-    recipe: Recipe
+    recipe: Recipe | TokensRecipe
     output: str
     options: tuple[str, ...]  # of `run`, beside the recipe, its output and the address
     sample: bool = False  # whether the job writes the embedded crawl first
@@ -63,6 +65,10 @@ class Submission:
     def document(self) -> str:
         """The resolved recipe as YAML, input paths included."""
         plain = self.recipe.resolved()
+        if isinstance(self.recipe, TokensRecipe):
+            return yaml.safe_dump(
+                self.recipe.settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True
+            )
         plain["input"] = self.recipe.settings.model_dump(mode="json")["input"]
         return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
 
@@ -90,7 +96,7 @@ class Submission:
         """The Python files of the user's stages, and where each lies in the working directory:
         a module by itself, a package with all its Python files."""
         found: dict[Path, Path] = {}
-        for spec in self.recipe.stages:
+        for spec in () if isinstance(self.recipe, TokensRecipe) else self.recipe.stages:
             if spec.users is None:
                 continue
             root = Path(home(spec.users))
@@ -111,6 +117,51 @@ def sample_path(output: str) -> str:
     return output.rstrip("/") + ".sample.warc.gz"
 
 
+def _tokens(
+    recipe: str | Path,
+    output: str,
+    inputs: Sequence[str],
+    settings: Iterable[str],
+    limit: int | None,
+    base: str | None,
+    accept_collapse: bool,
+    index: str | None,
+) -> Submission:
+    """The submission of a tokens recipe."""
+    if index is not None:
+        raise RecipeError("--index: not for recipes of kind tokens")
+    found = load_tokens(recipe, inputs, settings)
+    said = found.settings
+    sources = [
+        source.model_copy(
+            update={
+                "paths": tuple(map(absolute, source.paths)),
+                "run": None if source.run is None else absolute(source.run),
+            }
+        )
+        for source in said.sources
+    ]
+    tokenizer = said.tokenizer
+    if tokenizer.path is not None and Path(tokenizer.path).exists():
+        tokenizer = tokenizer.model_copy(update={"path": absolute(tokenizer.path)})
+    placed = said.model_copy(update={"sources": tuple(sources), "tokenizer": tokenizer})
+    return Submission(
+        replace(found, settings=placed), output, _options(limit, base, accept_collapse)
+    )
+
+
+def _options(
+    limit: int | None, base: str | None, accept_collapse: bool, index: str | None = None
+) -> tuple[str, ...]:
+    """Of `curation run`, as the job has them."""
+    return (
+        *(["--limit", str(limit)] if limit is not None else []),
+        *(["--base", absolute(base)] if base is not None else []),
+        *(["--accept-collapse"] if accept_collapse else []),
+        *(["--index", absolute(index)] if index is not None else []),
+    )
+
+
 def prepare(
     recipe: str | Path,
     *,
@@ -125,6 +176,8 @@ def prepare(
     """A validated submission. Paths become absolute; that they are there is not looked at: inputs
     and output lie on storage that the nodes see, and this machine need not. Raises RecipeError."""
     output = absolute(output)
+    if is_tokens(recipe):
+        return _tokens(recipe, output, inputs, settings, limit, base, accept_collapse, index)
     with contextlib.redirect_stdout(sys.stderr):  # what a user's module prints is no result
         found = load(recipe, inputs, settings)
         sample = sample_path(output) if SAMPLE in inputs else absolute(SAMPLE)
@@ -133,11 +186,8 @@ def prepare(
         found = replace(found, settings=found.settings.model_copy(update={"input": whole}))
     for warning in found.warnings:
         print(f"curation: {warning}", file=sys.stderr)
-    options = ["--limit", str(limit)] if limit is not None else []
-    options += ["--base", absolute(base)] if base is not None else []
-    options += ["--accept-collapse"] if accept_collapse else []
-    options += ["--index", absolute(index)] if index is not None else []
-    return Submission(found, output, tuple(options), SAMPLE in inputs)
+    options = _options(limit, base, accept_collapse, index)
+    return Submission(found, output, options, SAMPLE in inputs)
 
 
 def _placed(given: Input, sample: str) -> Input:

@@ -78,7 +78,7 @@ def test_garbage_goes_and_nothing_else(copy: Path) -> None:
     garbage, notes = gc.find(plan)
     assert {str(g.path.relative_to(copy)): g.why for g in garbage} == placed and notes == []
     assert sum(g.bytes for g in garbage) == 7 * len(placed)
-    gc.remove(plan, garbage)
+    gc.remove(plan.run, garbage)
     assert content(copy) == before and times(copy) == receipts
     assert not (copy / "segments" / "0-read-00000000").exists()
     assert verify.check(plan)["holds"]
@@ -90,7 +90,7 @@ def test_a_resume_after_it_does_nothing_again(sample_crawl: Path, tmp_path: Path
     receipts = times(path)
     litter(path)
     plan = open_plan(path)
-    gc.remove(plan, gc.find(plan)[0])
+    gc.remove(plan.run, gc.find(plan)[0])
     run(RECIPE, inputs=[tmp_path / "a.warc.gz"], output=path, workers=1)
     assert times(path) == receipts
 
@@ -109,7 +109,7 @@ def test_what_lies_beside_a_damaged_receipt_stays(copy: Path) -> None:
     receipt.write_bytes(receipt.read_bytes()[:-9])
     before = content(copy)
     garbage, notes = gc.find(plan)
-    gc.remove(plan, garbage)
+    gc.remove(plan.run, garbage)
     assert content(copy) == before
     assert len(notes) == 1 and receipt.name in notes[0]
 
@@ -121,11 +121,11 @@ def test_links_are_not_followed(copy: Path, tmp_path: Path) -> None:
     plan = open_plan(copy)
     (copy / "segments" / "9-old-00000000").symlink_to(outside)
     (copy / plan.segments[0].directory / "text" / "sub").symlink_to(outside)
-    gc.remove(plan, gc.find(plan)[0])
+    gc.remove(plan.run, gc.find(plan)[0])
     assert (outside / "text" / "mine.parquet").read_text() == "mine"
     shutil.rmtree(copy / "documents")
     (copy / "documents").symlink_to(outside / "text")
-    gc.remove(plan, gc.find(plan)[0])
+    gc.remove(plan.run, gc.find(plan)[0])
     assert (outside / "text" / "mine.parquet").read_text() == "mine"
 
 
@@ -135,7 +135,7 @@ def test_what_is_written_anew_meanwhile_stays(copy: Path) -> None:
     garbage, _ = gc.find(plan)
     orphan = copy / "documents" / "part-00099.parquet"
     orphan.write_text("somebody's work")
-    gc.remove(plan, garbage)
+    gc.remove(plan.run, garbage)
     assert orphan.read_text() == "somebody's work"
 
 
@@ -173,7 +173,7 @@ def test_without_intermediates_the_run_can_still_be_looked_at(copy: Path) -> Non
     [entry, *_] = trace.document(plan, samples[0]["id"])
     garbage, _ = gc.find(plan, intermediates=True)
     assert garbage and all(g.path.parent.name == "work" for g in garbage)
-    gc.remove(plan, garbage)
+    gc.remove(plan.run, garbage)
     assert list(copy.glob("segments/*/work")) == []
     assert verify.check(plan, replay=2)["holds"]
     assert documents.sampled(plan, None, None, near=False, count=3) == samples
@@ -193,7 +193,7 @@ def test_a_resume_without_intermediates_does_nothing_again(
     path = run(RECIPE, inputs=inputs, output=tmp_path / "r", workers=1).path
     receipts, result = times(path), content(path / "documents")
     plan = open_plan(path)
-    gc.remove(plan, gc.find(plan, intermediates=True)[0])
+    gc.remove(plan.run, gc.find(plan, intermediates=True)[0])
     run(RECIPE, inputs=inputs, output=path, workers=1)
     assert times(path) == receipts
     # What needs them after all has them made again.
@@ -228,11 +228,11 @@ def test_a_removal_that_is_cut_off_leaves_a_run_that_holds(
         monkeypatch.setattr(Path, "unlink", dying)
         left[0] = cut
         with pytest.raises(KeyboardInterrupt):
-            gc.remove(plan, gc.find(plan, intermediates=True)[0])
+            gc.remove(plan.run, gc.find(plan, intermediates=True)[0])
         monkeypatch.undo()
         problems = verify.check(plan)["problems"]
         assert [p for p in problems if "no receipt names it" not in p] == []
-    gc.remove(plan, gc.find(plan, intermediates=True)[0])
+    gc.remove(plan.run, gc.find(plan, intermediates=True)[0])
     assert verify.check(plan)["holds"] and gc.find(plan, intermediates=True)[0] == []
 
 
@@ -250,7 +250,7 @@ def test_what_a_killed_run_leaves_is_found(sample_crawl: Path, tmp_path: Path) -
     process.wait()
     time.sleep(0.5)  # the child of the extraction ends with its parent
     plan = open_plan(tmp_path / "r")
-    gc.remove(plan, gc.find(plan)[0])
+    gc.remove(plan.run, gc.find(plan)[0])
     assert [p for p in (tmp_path / "r").rglob(".*") if p.is_file()] == []
     done = subprocess.run(command, cwd=tmp_path, env=environment, check=False)
     assert done.returncode == 0 and verify.check(plan)["holds"]

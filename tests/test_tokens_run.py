@@ -15,12 +15,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from curation import cli, submit
 from curation.api import run, run_tokens
 from curation.engine import executors, work
 from curation.engine.plan import Task, open_plan
 from curation.engine.recipe import RecipeError
 from curation.engine.tokens import tasks
 from curation.engine.tokens.plan import PHASES, open_tokens
+from curation.engine.tokens.recipe import load
 from curation.engine.tokens.vocabulary import of as vocabulary_of
 from curation.inspect.trace import document
 from manifests import trace, verify
@@ -441,3 +443,59 @@ def test_another_recipe_does_not_go_into_the_same_directory(
     shutil.copytree(finished, path)
     with pytest.raises(RecipeError, match=r"holds another run: recipe\.total_tokens"):
         run_tokens(recipe(sources, total_tokens=5_000), output=path, workers=1)
+
+
+# ---------------------------------------------------------------- on the command line
+
+
+def test_the_commands_of_a_tokens_run(
+    sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    """run, again, plan, status, stats, verify, trace, gc, and what is only for documents."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.yaml").write_text(json.dumps(recipe(sources)))
+
+    def curation(*arguments: str, code: int = 0) -> str:
+        assert cli.main(arguments) == code
+        found = capsys.readouterr()
+        return found.out + found.err if code else found.out
+
+    plain = json.loads(curation("plan", "r.yaml", "--json", "--set", "sources.web.weight=0.85"))
+    assert [round(s["share"], 4) for s in plain["sources"]] == [0.6296, 0.2222, 0.1481]
+    assert "weights sum to 1.35" in curation("plan", "r.yaml", "--set", "sources.web.weight=0.85")
+    shown = curation("run", "r.yaml", "--output", "out", "--quiet", "--workers", "1")
+    assert shown.splitlines()[0].split()[:3] == ["source", "documents", "tokens"]
+    assert curation("run", "r.yaml", "--output", "out", "--quiet", "--workers", "1") == shown
+    assert json.loads(curation("status", "out", "--json"))["state"] == "complete"
+    assert "complete" in curation("status", "out")
+    stats = json.loads(curation("stats", "out", "--json"))
+    assert [s["name"] for s in stats["sources"]] == ["web", "books", "code"]
+    assert stats["tokenizer"]["texts"] == "validation"
+    assert "bytes/token" in curation("stats", "out")
+    assert "of the run of documents, out/corpus" in curation(
+        "stats", "out", "--by", "source", code=2
+    )
+    assert "corpus" in curation("inspect", "out", code=2)
+    assert "holds" in curation("verify", "out")
+    piece = json.loads(curation("trace", "sequence", "out", "7", "--json"))["pieces"][0]
+    found = json.loads(curation("trace", "doc", piece["id"], "--in", "out", "--json"))
+    assert any(7 in place["samples"] for entry in found for place in entry["places"])
+    before = curation("verify", "out")
+    freed = json.loads(curation("gc", "out", "--intermediates", "--json"))["files"]
+    assert {file["why"] for file in freed} == {"intermediate"}
+    assert curation("verify", "out") == before
+    assert curation("run", "r.yaml", "--output", "out", "--quiet", "--workers", "1") == shown
+    assert not list(Path("out").glob("phases/*-encode/work/*.npy"))  # nothing was made again
+    assert "not for recipes" in curation("run", "r.yaml", "--shard", "1/2", code=2)
+    assert "--input" in curation("run", "r.yaml", "--input", "x", code=2)
+
+
+def test_a_submission_holds_a_tokens_recipe_with_absolute_places(
+    sources: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "r.yaml").write_text(json.dumps(recipe(sources)))
+    wanted = submit.prepare(tmp_path / "r.yaml", output=str(tmp_path / "out"), limit=2)
+    wanted.package(tmp_path)
+    packed_ = load(tmp_path / "recipe.yaml").settings
+    assert packed_ == load(recipe(sources)).settings
+    assert "--limit 2" in wanted.command("python", "recipe.yaml")

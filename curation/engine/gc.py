@@ -22,7 +22,7 @@ from manifests.files import write_bytes
 from manifests.records import Receipt, canonical
 
 #: The files of an unfinished write: `.NAME.<12 hex digits>.tmp` (manifests/files.py).
-_TEMPORARY = re.compile(r"\..*\.[0-9a-f]{12}\.tmp")
+TEMPORARY = re.compile(r"\..*\.[0-9a-f]{12}\.tmp")
 _RELEASED = "released.json"
 
 
@@ -66,7 +66,7 @@ def find(plan: Plan, intermediates: bool = False) -> tuple[list[Garbage], list[s
     if intermediates and not ended(plan.run):
         raise Refused(f"{plan.run}: the run is not complete; its intermediates are needed")
     # The files first and the receipts after: what a task commits meanwhile is named by then.
-    files = [*_files(plan.run / "segments"), *_files(plan.run / "documents"), *_top(plan.run)]
+    files = [*walk(plan.run / "segments"), *walk(plan.run / "documents"), *unfinished(plan.run)]
     named: set[Path] = set()
     work: set[Path] = set()
     doubtful: list[Path] = []  # directories in which a receipt cannot be read
@@ -89,11 +89,11 @@ def find(plan: Plan, intermediates: bool = False) -> tuple[list[Garbage], list[s
         if why == "orphan" and (path in named or any(map(path.is_relative_to, doubtful))):
             why = "intermediate" if intermediates and path in work else ""
         if why:
-            found += _garbage(path, why)
+            found += garbage_of(path, why)
     return sorted(found, key=lambda garbage: garbage.path), notes
 
 
-def _garbage(path: Path, why: str) -> list[Garbage]:
+def garbage_of(path: Path, why: str) -> list[Garbage]:
     try:
         status = path.lstat()
     except OSError:
@@ -101,7 +101,7 @@ def _garbage(path: Path, why: str) -> list[Garbage]:
     return [Garbage(path, status.st_size, why, status.st_mtime_ns)]
 
 
-def _files(directory: Path) -> Iterator[Path]:
+def walk(directory: Path) -> Iterator[Path]:
     """All files below a directory of the run; nothing behind a link."""
     if directory.is_symlink():
         return
@@ -109,9 +109,9 @@ def _files(directory: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in names)
 
 
-def _top(run: Path) -> list[Path]:
+def unfinished(run: Path) -> list[Path]:
     """Files of unfinished writes in the run's own directory."""
-    return [path for path in run.iterdir() if _TEMPORARY.fullmatch(path.name) and path.is_file()]
+    return [path for path in run.iterdir() if TEMPORARY.fullmatch(path.name) and path.is_file()]
 
 
 def _places(plan: Plan, segment: Segment) -> list[Path]:
@@ -126,7 +126,7 @@ def _why(path: Path, run: Path, known: list[Path], named: set[Path]) -> str:
     Pieces of a divided task (`pieces/<task>/`) have no receipt among the others: they are needed
     until the task itself has one.
     """
-    if _TEMPORARY.fullmatch(path.name):
+    if TEMPORARY.fullmatch(path.name):
         return "temporary"
     segments = run / "segments"
     if path.is_relative_to(segments):
@@ -141,26 +141,27 @@ def _why(path: Path, run: Path, known: list[Path], named: set[Path]) -> str:
     return "" if path.name.startswith(".") else "orphan"
 
 
-def remove(plan: Plan, garbage: list[Garbage]) -> None:
+def remove(run: Path, found: list[Garbage]) -> None:
     """Removes what `find` found, and the directories that it leaves empty.
 
     That an intermediate is missing on purpose is written down before the first one is removed: a
     removal that is cut off at any point leaves a run that holds.
     """
-    freed = {str(g.path.relative_to(plan.run)) for g in garbage if g.why == "intermediate"}
+    freed = {str(g.path.relative_to(run)) for g in found if g.why == "intermediate"}
     if freed:
-        outputs = sorted(freed | released(plan.run))
-        write_bytes(plan.run / _RELEASED, canonical({"schema": 1, "outputs": outputs}) + b"\n")
-    for item in garbage:
-        if [item] == _garbage(item.path, item.why):
+        outputs = sorted(freed | released(run))
+        write_bytes(run / _RELEASED, canonical({"schema": 1, "outputs": outputs}) + b"\n")
+    for item in found:
+        if [item] == garbage_of(item.path, item.why):
             item.path.unlink(missing_ok=True)
-    for folder in sorted({item.path.parent for item in garbage}, reverse=True):
-        _prune(folder, plan.run)
+    for folder in sorted({item.path.parent for item in found}, reverse=True):
+        _prune(folder, run)
 
 
 def _prune(folder: Path, run: Path) -> None:
     """Removes a directory and those above it as far as they are empty, below the run."""
-    while folder != run and folder.is_relative_to(run / "segments"):
+    places = run / "segments", run / "phases"
+    while any(map(folder.is_relative_to, places)):
         try:
             folder.rmdir()
         except OSError:
@@ -168,17 +169,16 @@ def _prune(folder: Path, run: Path) -> None:
         folder = folder.parent
 
 
-def report(plan: Plan, garbage: list[Garbage], notes: list[str], dry: bool) -> dict[str, Any]:
+def report(run: Path, found: list[Garbage], notes: list[str], dry: bool) -> dict[str, Any]:
     """What was removed (`dry`: would be), its bytes in all and by kind."""
     kinds = Counter[str]()
-    for item in garbage:
+    for item in found:
         kinds[item.why] += item.bytes
     return {
-        "run": str(plan.run),
+        "run": str(run),
         "removed": not dry,
         "files": [
-            {"path": str(g.path.relative_to(plan.run)), "bytes": g.bytes, "why": g.why}
-            for g in garbage
+            {"path": str(g.path.relative_to(run)), "bytes": g.bytes, "why": g.why} for g in found
         ],
         "bytes": sum(kinds.values()),
         "bytes_by_kind": dict(sorted(kinds.items())),

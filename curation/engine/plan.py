@@ -707,6 +707,9 @@ def _open(path: Path, stamp: int) -> Plan:
         raise ValueError("not a record of a run")
     if record.get("schema") != RUN_SCHEMA:
         raise RecipeError(f"{path}: schema {record.get('schema')} is unknown to this version")
+    if record.get("kind") == "tokens":
+        inside = path.parent / "corpus"
+        raise RecipeError(f"{path.parent} is a tokens run; the run of its documents is {inside}")
     for entry in record["import_path"]:
         if entry not in sys.path:
             sys.path.append(entry)

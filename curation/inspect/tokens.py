@@ -5,8 +5,13 @@ What may live here: the table that `curation run` and `curation stats` print of 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
+from curation.tokens import report as fit
+from curation.tokens.report import BESIDE
+from manifests import typed
 from manifests.tokens import Manifest
 
 _HEAD = ("source", "documents", "tokens", "rows", "fill", "wanted", "realised", "epochs", "most")
@@ -64,3 +69,36 @@ def render(manifest: Manifest) -> str:
             f"tokenizer  {manifest.tokenizer.path} ({vocabulary})",
         ]
     )
+
+
+def collect(manifest: Manifest) -> dict[str, Any]:
+    """The same for a program; with how well the tokenizer fits, where the run has a report."""
+    return {
+        "manifest": manifest.digest,
+        "samples": manifest.samples,
+        "sequence_length": manifest.sequence_length,
+        "sources": [typed.plain(source) for source in manifest.sources],
+        "validation": typed.plain(manifest.validation),
+        "tokenizer": _report(manifest),
+    }
+
+
+def render_all(manifest: Manifest) -> str:
+    """The table, and below it how well the tokenizer fits the texts, beside GPT-2's."""
+    report = _report(manifest)
+    if report is None:
+        return render(manifest)
+    lines = [render(manifest), "", f"on texts: {report['texts']}", fit.table(report)]
+    if "gpt2" not in report["tokenizers"]:
+        lines.append(f"beside GPT-2's: {BESIDE} is not here (curation models fetch {BESIDE})")
+    return "\n".join(lines)
+
+
+def _report(manifest: Manifest) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(
+            (manifest.directory / "tokenizer" / "report.json").read_bytes()
+        )
+        return found
+    except (OSError, ValueError):
+        return None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from curation.engine.plan import open_plan
-from curation.engine.tokens import places, vocabulary
+from curation.engine.tokens import vocabulary
 from curation.engine.tokens.mixture import Mixture
 from curation.engine.tokens.plan import TokensPlan
 from curation.tokens import packing

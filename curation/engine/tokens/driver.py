@@ -6,6 +6,7 @@ the manifest at the end. As for documents, receipts are the only state.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -18,6 +19,7 @@ from curation.engine import driver as documents
 from curation.engine import resources
 from curation.engine.driver import REPAIRS, Outcome, RunFailed, link
 from curation.engine.executors import Executor, ExecutorLost
+from curation.engine.gc import forget_released, released
 from curation.engine.lease import Lease, LeaseHeld
 from curation.engine.plan import Plan, Task
 from curation.engine.progress import Progress
@@ -103,6 +105,7 @@ class _Driver:
         self.plan, self.executor, self.progress, self.lease = plan, executor, progress, lease
         self.base = {} if base is None else _receipts_by_key(base)
         self.settings = plan.recipe.settings
+        self.released = released(plan.run)  # outputs that are missing on purpose
         held = self.settings.validation.source if self.settings.validation else None
         self.mixed = [name for name in plan.recipe.names if name != held]
 
@@ -411,13 +414,22 @@ class _Driver:
         return None
 
     def _complete(self, receipt: Receipt) -> bool:
-        """Whether all that a task wrote still lies there in full size."""
-        places = [(output.locate(self.plan.run), output) for output in receipt.outputs.values()]
-        return all(place.is_file() and place.stat().st_size == o.bytes for place, o in places)
+        """Whether what a task wrote still lies there in full size, or was removed on purpose."""
+        for output in receipt.outputs.values():
+            try:
+                if os.stat(output.locate(self.plan.run)).st_size != output.bytes:
+                    return False
+            except OSError:
+                if output.path not in self.released:
+                    return False
+        return True
 
     def _forget(self, damage: _Damaged) -> None:
         """Removes the receipts that name a damaged file: it counts as not made."""
         self.progress.say(f"{damage.path}: damaged, it is made again")
+        if damage.path in self.released:  # it is needed after all, and so are the others
+            forget_released(self.plan.run)
+            self.released = frozenset()
         inside = damage.path.removeprefix("corpus/")
         pattern = "corpus/segments/*" if inside != damage.path else "phases/*"
         for path in self.plan.run.glob(f"{pattern}/receipts/*.json"):
