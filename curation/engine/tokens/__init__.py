@@ -9,6 +9,7 @@ goes through them. What the tasks compute is in `curation.tokens`; what they lea
 | `corpus/` | (a run of documents) | clean documents, each file of one source |
 | sample | file of documents | texts to train the tokenizer on |
 | train | (one) | `tokenizer/tokenizer.json` |
+| report | (one) | `tokenizer/report.json`: how well it fits texts, beside GPT-2's |
 | grams, known | file of documents; (one) | the n-grams of validation |
 | shared, common | file of documents; (one) | which of them train documents have |
 | overlap | file of documents | documents and n-grams of validation in common with train |

@@ -67,10 +67,15 @@ def freeze(plan: TokensPlan) -> list[Part]:
     return found
 
 
+def parts(plan: TokensPlan) -> list[Part]:
+    """The same for a task."""
+    path = _path(plan)
+    return _read(path, path.stat().st_mtime_ns)
+
+
 def part(plan: TokensPlan, number: int) -> Part:
     """One of these files."""
-    path = _path(plan)
-    return _read(path, path.stat().st_mtime_ns)[number]
+    return parts(plan)[number]
 
 
 def _path(plan: TokensPlan) -> Path:

@@ -16,6 +16,8 @@ from curation.engine.tokens.mixture import Mixture
 from curation.engine.tokens.plan import TokensPlan
 from curation.tokens import packing
 from manifests import order, tokens
+from manifests.card import card
+from manifests.files import write_bytes
 from manifests.records import Output, Receipt, digest_of
 from manifests.tokens import (
     Corpus,
@@ -147,7 +149,7 @@ def _realised(
 
 def save(plan: TokensPlan, made: Manifest) -> None:
     """Writes the data card and, last, the manifest."""
-    assert made.corpus is not None
+    write_bytes(plan.run / "card.md", card(made).encode())
     made.save(plan.run / tokens.NAME)
 
 
@@ -155,8 +157,3 @@ def documents_of(receipt: Receipt) -> int:
     """Documents that a task has dealt with, for the progress."""
     found: int = receipt.counts.get("documents", 0)
     return found
-
-
-def counts_of(plan: TokensPlan, phase: str) -> list[Mapping[str, Any]]:
-    """What the tasks of a phase have counted."""
-    return [receipt.counts for receipt in places.receipts(plan, phase)]

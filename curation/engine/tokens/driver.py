@@ -30,7 +30,7 @@ from curation.engine.tokens.mixture import Mixture, Supply, mix
 from curation.engine.tokens.plan import VERSIONS, TokensPlan, freeze, open_tokens
 from curation.engine.tokens.recipe import TokensModel
 from curation.text.ngrams import versions
-from curation.tokens import bpe, packing
+from curation.tokens import bpe, packing, report
 from curation.tokens.overlap import NGRAM
 from manifests.files import file_digest
 from manifests.records import Output, Receipt, digest_of
@@ -121,6 +121,7 @@ class _Driver:
     def _phases(self, stats: Mapping[str, Any]) -> Manifest:
         parts = self._parts()
         tokenizer = self._tokenizer(parts)
+        self._report(parts, tokenizer)
         encoded = self._encode(parts, tokenizer)
         overlap = self._overlap(parts)
         packed = self._pack(parts, encoded, tokenizer)
@@ -172,6 +173,31 @@ class _Driver:
         needed = resources.of_exchange(TRAINING * train.sample)
         receipt = self._phase("train", [replace(task, memory=needed)])["tokenizer"]
         return receipt.outputs["tokenizer"]
+
+    def _report(self, parts: Sequence[Part], tokenizer: Output) -> None:
+        """How well the tokenizer fits. GPT-2's is beside it where this machine has it, which is
+        known by its digest."""
+        drawn = (
+            {r.task: r.counts["share"] for r in places.receipts(self.plan, "sample")}
+            if self.settings.tokenizer.train
+            else {}
+        )
+        held = self.settings.validation is not None
+        shares = tuple(drawn.get(part.name, 0) for part in parts) if drawn else ()
+        if shares and not held and min(shares) >= 2**32:
+            shares = ()  # all of it was trained on
+        others = {name: loaded.sha256 for name, loaded in report.beside()[0].items()}
+        read = [part.output.digest for part in parts]
+        consumed = [
+            tokenizer.digest,
+            LIBRARY,
+            read,
+            self._held(),
+            self.settings.seed,
+            shares,
+            others,
+        ]
+        self._phase("report", [self._task("report", "tokenizer", consumed, (int(held), *shares))])
 
     def _encode(self, parts: Sequence[Part], tokenizer: Output) -> dict[str, Receipt]:
         """Tokens of every file of the corpus, in order of key."""

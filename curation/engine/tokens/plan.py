@@ -24,7 +24,7 @@ from manifests.files import write_bytes
 from manifests.records import canonical, digest_of
 
 PHASES = (
-    *("sample", "train"),
+    *("sample", "train", "report"),
     *("grams", "known", "shared", "common", "overlap"),
     *("encode", "pack", "scatter", "gather"),
 )

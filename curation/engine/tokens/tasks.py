@@ -9,7 +9,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +26,16 @@ from curation.engine.resources import Usage
 from curation.engine.tokens import corpus, orders, places, vocabulary
 from curation.engine.tokens.plan import TokensPlan
 from curation.models.card import sha256
-from curation.tokens import bpe, overlap, packing, sharding
+from curation.tokens import bpe, overlap, packing, report, sharding
 from curation.tokens.encoding.runs import PROVENANCE, RunFile, run_files
 from manifests.arrays import load_array, save_array
 from manifests.files import AtomicFile, file_digest
 from manifests.hashing import below, keys, salt
-from manifests.records import Output, Receipt
+from manifests.records import Output, Receipt, canonical
 
 Done = tuple[dict[str, Output], dict[str, Any]]
+
+REPORTED = 4 << 20  # bytes of text of a file of the corpus that the tokenizer is judged by
 
 _TEXTS = pa.schema([("text", pa.large_string())], metadata={"gristmill.schema": "texts/1"})
 _PROVENANCE = PROVENANCE.with_metadata({"gristmill.schema": "provenance/1"})
@@ -83,7 +85,7 @@ def _sample(plan: TokensPlan, task: Task) -> Done:
     except BaseException:
         writer.discard()
         raise
-    return {"texts": output}, {"source": part.source, "documents": documents, "bytes": size}
+    return {"texts": output}, {"share": share, "documents": documents, "bytes": size}
 
 
 def _train(plan: TokensPlan, task: Task) -> Done:
@@ -111,6 +113,38 @@ def _sampled(plan: TokensPlan) -> Iterator[str]:
         with pq.ParquetFile(path) as file:
             for group in range(file.num_row_groups):
                 yield from file.read_row_group(group)["text"].to_pylist()
+
+
+def _report(plan: TokensPlan, task: Task) -> Done:
+    """How well the tokenizer fits texts: of validation, else those that were not drawn to train it
+    (the second unit: the share that was), else all; some REPORTED bytes of each file at most."""
+    held, *shares = task.units
+    tokenizers = {"this": replace(vocabulary.of(plan).loaded, bos=None), **report.beside()[0]}
+    texts = "validation" if held else "not trained on" if shares else "all"
+    batches = _reported(plan, bool(held), shares)
+    path = plan.run / "tokenizer" / "report.json"
+    with AtomicFile(path) as file:
+        file.write(canonical(report.measure(tokenizers, batches, texts)) + b"\n")
+    return {"report": Output(str(path.relative_to(plan.run)), file.size, 1, file.digest)}, {}
+
+
+def _reported(plan: TokensPlan, held: bool, shares: list[int]) -> Iterator[dict[str, pa.Array]]:
+    """The texts of the report, by their sources and languages."""
+    seed = plan.recipe.settings.seed
+    for number, part in enumerate(corpus.parts(plan)):
+        size = 0
+        for batch in corpus.documents(plan, part, ["id", "text", "source", "language"]):
+            ids = id_words(batch["id"])
+            chosen = np.ones(len(ids), bool)
+            if held:
+                chosen = _held_out(plan, part.source, ids)
+            elif shares:
+                chosen = ~bpe.drawn(ids, seed, shares[number] / 2**32)
+            mine = {name: column.filter(pa.array(chosen)) for name, column in batch.items()}
+            size += int(pc.sum(pc.binary_length(mine["text"])).as_py() or 0)
+            yield mine
+            if size > REPORTED:
+                break
 
 
 def _encode(plan: TokensPlan, task: Task) -> Done:
@@ -351,6 +385,7 @@ _TASKS = {
     "shared": _shared,
     "common": _common,
     "overlap": _overlap,
+    "report": _report,
     "encode": _encode,
     "pack": _pack,
     "scatter": _scatter,
