@@ -241,7 +241,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     cells = [[cell.replace("|", "\\|") for cell in row] for row in (head, *rows)]
     widths = [max(3, *(len(row[k]) for row in cells)) for k in range(len(head))]
     right = [
-        bool(rows) and all(not row[k] or row[k][0].isdigit() for row in rows)
+        any(row[k] for row in rows) and all(row[k][:1].isdigit() for row in rows if row[k])
         for k in range(len(head))
     ]
     rule = [

@@ -51,8 +51,11 @@ def parts_of(weights: Sequence[float], fills: Sequence[float]) -> tuple[int, ...
 
     `weights`: shares of tokens wanted, in any unit; `fills`: tokens per row over the row's length
     (any number where the weight is 0). A weight above 0 gets at least one part.
-    Raises ValueError where no weight is above 0 or one is negative.
+    Raises ValueError where no weight is above 0, one is negative, or one is of a source that has no
+    tokens.
     """
+    if any(weight and fill <= 0 for weight, fill in zip(weights, fills, strict=True)):
+        raise ValueError("a source without tokens has a weight")
     wanted = [
         Fraction(weight) / Fraction(fill) if weight else Fraction(0)
         for weight, fill in zip(weights, fills, strict=True)
@@ -130,8 +133,13 @@ class Order:
     # ------------------------------------------------------------ sample -> row
 
     def locate(self, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Source (int16), epoch (int64) and row (int64) of each sample (int64, any order)."""
+        """Source (int16), epoch (int64) and row (int64) of each sample (int64, any order).
+
+        Raises ValueError for a sample below 0 or not below MOST_SAMPLES.
+        """
         samples = np.asarray(samples, dtype=np.int64)
+        if len(samples) and not 0 <= samples.min() <= samples.max() < MOST_SAMPLES:
+            raise ValueError(f"samples are numbered from 0 to {MOST_SAMPLES - 1}")
         sources = np.empty(len(samples), np.int16)
         draws = np.empty(len(samples), np.int64)
         for blocks, chosen, which in self._by_block(samples // BLOCK):

@@ -167,6 +167,8 @@ def test_parts_are_shares_of_tokens_not_of_rows() -> None:
     assert parts_of([0, 3], [0, 1]) == (0, WHOLE)
     with pytest.raises(ValueError, match="above 0"):
         parts_of([0, 0], [1, 1])
+    with pytest.raises(ValueError, match="without tokens"):
+        parts_of([1, 1], [0, 1])
 
 
 def test_a_source_of_little_weight_is_never_asked_for_more_than_it_has() -> None:
@@ -253,6 +255,12 @@ def test_another_mixture_leaves_earlier_samples_and_skips_and_repeats_nothing() 
 def test_what_cannot_be_dealt_is_refused(rows: list[int], deals: list[Deal], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Order(1, ["a", "b"], rows, deals)
+
+
+@pytest.mark.parametrize("sample", [-1, 2**40])
+def test_a_sample_that_cannot_be_is_refused(sample: int) -> None:
+    with pytest.raises(ValueError, match="from 0 to 1099511627775"):
+        order().locate(np.array([0, sample]))
 
 
 # ---------------------------------------------------------------- permutations
