@@ -84,7 +84,7 @@ class _Hashed(AtomicFile):
 
 
 def _regrouped(parts: Iterable[Rows]) -> Iterator[Rows]:
-    """The same rows, some whole row groups at a time, and what is left; an empty part if all are."""
+    """The same rows, some whole row groups at a time, and what is left; of none an empty part."""
     rest: Rows | None = None
     some = False
     for part in parts:
