@@ -29,7 +29,8 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from curation.tokens.packing import ALGORITHMS, DOC, WINDOW, best_fit, pack
+from curation.tokens.encoding.runs import DOC
+from curation.tokens.packing import ALGORITHMS, WINDOW, best_fit, pack
 from curation.tokens.sharding import gather, scatter, write_rows
 from manifests.arrays import load_array, save_array
 from manifests.hashing import keys, salt
