@@ -102,7 +102,8 @@ def load(path: str | Path, named: Named | None = None) -> Loaded:
     sentinels = tuple(_id(decoder, "sentinels", token, path) for token in named.sentinels)
     added = told.get("added_tokens") or ()
     marked = (str(t["content"]) for t in added if t.get("special"))
-    special: dict[str, int] = {token: decoder.token_to_id(token) for token in marked} | {
+    known = {token: decoder.token_to_id(token) for token in marked}
+    special = {token: i for token, i in known.items() if i is not None} | {
         str(decoder.id_to_token(i)): i for i in (*ids.values(), *sentinels)
     }
     encoder = _plain(told, special, path)
