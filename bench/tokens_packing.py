@@ -29,7 +29,8 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from curation.tokens.packing import ALGORITHMS, DOC, WINDOW, best_fit, pack
+from curation.tokens.encoding.runs import DOC
+from curation.tokens.packing import ALGORITHMS, WINDOW, best_fit, pack
 from curation.tokens.sharding import gather, scatter, write_rows
 from manifests.arrays import load_array, save_array
 from manifests.hashing import keys, salt
@@ -136,7 +137,7 @@ def beyond(kinds: dict[str, np.ndarray], row: int) -> None:
 
 
 def write_run_files(folder: Path, lengths: np.ndarray, files: int) -> None:
-    """A window as an encoder would leave it, in several run files."""
+    """A window as an encoder would leave it, in several run files; ids by Zipf's law."""
     random = np.random.default_rng(5)
     for number, mine in enumerate(np.array_split(lengths, files)):
         docs = np.zeros(len(mine), DOC)
@@ -145,7 +146,7 @@ def write_run_files(folder: Path, lengths: np.ndarray, files: int) -> None:
         docs["length"] = mine
         docs = docs[np.argsort(docs["key"])]
         docs["start"] = np.cumsum(docs["length"]) - docs["length"]
-        tokens = random.integers(0, 50_000, mine.sum()).astype(np.uint16)
+        tokens = (50_000 ** random.random(mine.sum())).astype(np.uint16)
         save_array(folder / f"docs-{number}.npy", docs, folder)
         save_array(folder / f"tokens-{number}.npy", tokens, folder)
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curation.tokens import kernels, reference
+from curation.tokens.encoding.runs import DOC
 from curation.tokens.packing import (
     ALGORITHMS,
-    DOC,
     DOCUMENT,
     Pieces,
     best_fit,

@@ -26,18 +26,6 @@ from manifests.rows import Rows
 
 VERSION = 1
 
-#: A document in a run file of the encoder; the file is sorted by (key, id, copy).
-DOC = np.dtype(
-    [
-        ("key", "<u8"),
-        ("id", "<u8", 2),
-        ("copy", "<i4"),
-        ("length", "<i8"),  # tokens, with EOS (and BOS)
-        ("start", "<i8"),  # its first token in the tokens of the file
-        ("row", "<i8"),  # its row in the provenance table
-    ]
-)
-
 #: Tokens of a window at most, on average over the windows: 128 or 256 MiB as packed rows.
 WINDOW = 1 << 26
 
@@ -111,9 +99,10 @@ def pack(
 ) -> Rows:
     """The rows of one window.
 
-    `slices` (at least one): of each run file the documents of the window (DOC) and all tokens of
-    the file. Their order matters only to documents that agree in key, id and copy. `fill` is the
-    token after the last piece of a row, `source` the ordinal of the source that the rows are of.
+    `slices` (at least one): of each run file the documents of the window (`encoding.runs.DOC`) and
+    all tokens of the file. Their order matters only to documents that agree in key, id and copy.
+    `fill` is the token after the last piece of a row, `source` the ordinal of the source that the
+    rows are of.
 
     Memory is that of the rows, of the pages of memory-mapped tokens, which are read from front to
     back, and of some DOCUMENT tokens per document. Raises ValueError where a document has no tokens

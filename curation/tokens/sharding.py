@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -47,18 +48,17 @@ def write_rows(
     on the parts in which they come.
     """
     count, tokens = 0, np.zeros(len(names), np.int64)
-    with _Hashed(path) as file:
-        writer = None
-        for group in _regrouped(parts):
-            if writer is None:
-                kind = schema(group.tokens.shape[1], group.tokens.dtype.name)
-                writer = pq.ParquetWriter(pa.PythonFile(file, mode="w"), kind, **PARQUET)
+    groups = _regrouped(parts)
+    first = next(groups)
+    kind = schema(first.tokens.shape[1], first.tokens.dtype.name)
+    with (
+        _Hashed(path) as file,
+        pq.ParquetWriter(pa.PythonFile(file, mode="w"), kind, **PARQUET) as writer,
+    ):
+        for group in chain([first], groups):
             writer.write_table(to_table(group, names), row_group_size=ROW_GROUP)
             count += len(group)
             np.add.at(tokens, group.sources, group.filled())
-        if writer is None:
-            raise ValueError(f"{path}: no rows, not even an empty part")
-        writer.close()
     place = str(path.relative_to(run))
     counted = {name: n for name, n in zip(names, tokens.tolist(), strict=True) if n}
     return (
@@ -84,23 +84,30 @@ class _Hashed(AtomicFile):
 
 
 def _regrouped(parts: Iterable[Rows]) -> Iterator[Rows]:
-    """The same rows, ROW_GROUP at a time; one empty group where there are none."""
+    """The same rows, some whole row groups at a time, and what is left; of none an empty part."""
     rest: Rows | None = None
+    some = False
     for part in parts:
-        rows = part if rest is None or not len(rest) else Rows.join([rest, part])
-        whole = len(rows) // ROW_GROUP * ROW_GROUP
-        for first in range(0, whole, ROW_GROUP):
-            yield rows.take(np.arange(first, first + ROW_GROUP))
+        rows = part if rest is None else Rows.join([rest, part])
+        step = ROW_GROUP * _groups(rows.tokens.shape[1], rows.tokens.dtype)
+        whole = len(rows) // step * step
+        for first in range(0, whole, step):
+            yield rows.take(np.arange(first, first + step))
+        some = some or whole > 0
         rest = rows.take(np.arange(whole, len(rows)))
-    if rest is not None:
+    if rest is not None and (len(rest) or not some):
         yield rest
+
+
+def _groups(length: int, dtype: np.dtype) -> int:
+    """Row groups that are read or written at a time."""
+    return max(CHUNK // (ROW_GROUP * length * dtype.itemsize), 1)
 
 
 def read_rows(path: Path, names: Sequence[str]) -> Iterator[Rows]:
     """The rows of a packed file or shard, some at a time. Raises ValueError that names the file."""
     with _opened(path) as file:
-        length, dtype = _form(file)
-        step = max(CHUNK // (ROW_GROUP * length * dtype.itemsize), 1)
+        step = _groups(*_form(file))
         for first in range(0, file.num_row_groups, step):
             # Not `iter_batches`: it takes the whole file into memory.
             groups = range(first, min(first + step, file.num_row_groups))
