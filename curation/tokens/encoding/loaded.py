@@ -101,10 +101,9 @@ def load(path: str | Path, named: Named | None = None) -> Loaded:
     }  # fmt: skip
     sentinels = tuple(_id(decoder, "sentinels", token, path) for token in named.sentinels)
     added = told.get("added_tokens") or ()
-    marked = (str(t["content"]) for t in added if t.get("special"))
-    special: dict[str, int] = {token: decoder.token_to_id(token) for token in marked} | {
-        str(decoder.id_to_token(i)): i for i in (*ids.values(), *sentinels)
-    }
+    marked = [str(t["content"]) for t in added if t.get("special")]
+    names = marked + [str(decoder.id_to_token(i)) for i in (*ids.values(), *sentinels)]
+    special = {name: int(decoder.token_to_id(name) or 0) for name in names}
     encoder = _plain(told, special, path)
     _check_literals(encoder, special, path)
     return Loaded(
