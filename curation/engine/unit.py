@@ -39,12 +39,10 @@ from curation.engine.chain import (
 )
 from curation.engine.exchange import (
     DamagedFile,
-    load_array,
     load_edits,
     load_removals,
     load_scores,
     run_exchange,
-    save_array,
     stored,
     whole,
 )
@@ -67,6 +65,7 @@ from curation.read import Tally, read_raw
 from curation.read.span import Entry
 from curation.stage import Edits, GlobalStep, Removals, Stage
 from curation.storage import InputError, same_input
+from manifests.arrays import load_array, save_array
 from manifests.records import Output, Receipt
 
 
@@ -314,7 +313,8 @@ def read_unit(
     An input that cannot be read, or is not what was listed, makes the unit incomplete. `entry`: see
     `Task`.
     """
-    file, settings = unit.input, plan.recipe.settings.input
+    file, settings = unit.input, plan.recipe.settings.inputs[unit.member]
+    listed = plan.recipe.settings.listed
     span = None if unit.span is None else replace(unit.span, entry=entry)
     crawl = settings.crawl_of(file.path)
     try:
@@ -324,8 +324,10 @@ def read_unit(
         known = {"source": settings.source, "crawl": crawl, "license": settings.license}
         for raw in read_raw(settings.reader, file.path, tally, settings.options(), span):
             if isinstance(raw, RawBatch):
-                yield _filled(raw, known)
+                yield _filled(raw, known, listed)
                 continue
+            if listed:
+                raw.source = settings.source or raw.source
             for name, value in known.items():
                 setattr(raw, name, getattr(raw, name) or value)
             yield raw
@@ -338,11 +340,12 @@ def read_unit(
         tally.problem("unreadable", 0, str(error))
 
 
-def _filled(raw: RawBatch, known: Mapping[str, str | None]) -> RawBatch:
-    """A batch with what the recipe knows of documents that do not say it themselves."""
+def _filled(raw: RawBatch, known: Mapping[str, str | None], listed: bool) -> RawBatch:
+    """A batch with what the recipe knows of documents that do not say it themselves; of the inputs
+    of a list, the name of the source whatever they say."""
     columns = dict(raw.columns)
     for name, value in known.items():
-        own = columns.get(name)
+        own = None if listed and name == "source" else columns.get(name)
         if value is not None:
             given = pa.array([value] * len(raw), pa.string())
             columns[name] = given if own is None else pc.if_else(_said(own), own, given)
@@ -390,7 +393,7 @@ def _of_batch(row: int, raw: RawBatch) -> Iterator[Documents]:
         for name, kind in kinds.items()
     }
     columns["row"] = pa.array(np.arange(row, row + size))
-    columns["duplicate_count"] = pa.array(np.ones(size, dtype=np.int64))
+    columns["duplicate_count"] = pc.fill_null(columns["duplicate_count"], 1)
     lengths = pc.binary_length(columns["text"]).to_numpy(zero_copy_only=False)
     for start, length in slices(lengths):
         yield Documents({name: c.slice(start, length) for name, c in columns.items()})
@@ -401,7 +404,7 @@ def _columns(rows: list[int], raws: list[RawDocument]) -> Documents:
         "row": pa.array(rows, pa.int64()),
         **{name: pa.array([getattr(raw, name) for raw in raws], pa.string()) for name in _PLAIN},
         "language_score": pa.array([raw.language_score for raw in raws], pa.float64()),
-        "duplicate_count": pa.array(np.ones(len(raws), dtype=np.int64)),
+        "duplicate_count": pa.array([raw.duplicate_count for raw in raws], pa.int64()),
         "warc_file": pa.array([raw.warc_file for raw in raws], pa.string()),
         "warc_offset": pa.array([raw.warc_offset for raw in raws], pa.int64()),
         "warc_length": pa.array([raw.warc_length for raw in raws], pa.int64()),

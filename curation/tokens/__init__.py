@@ -1,5 +1,5 @@
-"""From texts to tokens: pure functions on batches, which the engine's tasks call.
+"""Documents to token shards: training a tokenizer, encoding, packing, sharding, export, takedown.
 
-What may live here: tokenizers, encoding, packing, and the arithmetic around them. Nothing of the
-engine: no tasks, receipts or recipes.
+What may live here: pure functions and their compiled kernels. They know nothing of the engine,
+which calls them in tasks; what they leave to be read is described in `manifests`.
 """

@@ -101,9 +101,11 @@ def load(path: str | Path, named: Named | None = None) -> Loaded:
     }  # fmt: skip
     sentinels = tuple(_id(decoder, "sentinels", token, path) for token in named.sentinels)
     added = told.get("added_tokens") or ()
-    marked = [str(t["content"]) for t in added if t.get("special")]
-    names = marked + [str(decoder.id_to_token(i)) for i in (*ids.values(), *sentinels)]
-    special = {name: int(decoder.token_to_id(name) or 0) for name in names}
+    marked = (str(t["content"]) for t in added if t.get("special"))
+    known = {token: decoder.token_to_id(token) for token in marked}
+    special = {token: i for token, i in known.items() if i is not None} | {
+        str(decoder.id_to_token(i)): i for i in (*ids.values(), *sentinels)
+    }
     encoder = _plain(told, special, path)
     _check_literals(encoder, special, path)
     return Loaded(
