@@ -87,8 +87,8 @@ def main() -> None:
             f"{name:6} {told['seconds']:8.1f} s {told['cpu']:8.1f} s CPU"
             f" {told['peak'] / 1024:8,.0f} MB more at peak, {len(told['merges']):,} merges"
         )
-    same = sum(a == b for a, b in zip(merges["bare"], merges["ours"], strict=False))
-    print(f"{same:,} merges are the same, at the same place")
+    first, other = ({tuple(merge) for merge in merges[name]} for name in ("bare", "ours"))
+    print(f"{len(first & other):,} merges are in both")
 
 
 def _alone(options: argparse.Namespace) -> None:
