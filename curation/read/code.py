@@ -111,7 +111,7 @@ DATA = frozenset({"HTML", "JSON", "Markdown", "reStructuredText", "TeX", "TOML",
 #: What others wrote: names of folders, after Linguist's list of vendored paths.
 _VENDORED = re.compile(
     r"(^|/)(node_modules|bower_components|jspm_packages|vendors?|third[-_]?party|3rd[-_]?party"
-    r"|extern(als?)?|deps|dist|Godeps|Pods|Carthage|site-packages|__pycache__)/",
+    r"|extern(als?)?|deps|dist|Godeps|Pods|Carthage|site-packages)/",
     re.IGNORECASE,
 )
 #: What tools wrote: names of files, after Linguist's tests for generated ones.
