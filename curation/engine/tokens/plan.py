@@ -21,7 +21,7 @@ from curation.engine.recipe import RecipeError
 from curation.engine.recipe import load as load_documents
 from curation.engine.tokens.recipe import TokensModel, TokensRecipe
 from manifests.files import write_bytes
-from manifests.records import canonical, digest_of
+from manifests.records import canonical, digest_of, origin_of
 
 PHASES = (
     *("sample", "train", "report"),
@@ -125,8 +125,7 @@ def _upstream(kind: str, run: str | None) -> dict[str, Any]:
         raise RecipeError(f"sources: {run}: no complete documents run lies here") from None
     if record.get("kind") == "tokens":
         raise RecipeError(f"sources: {run} is a tokens run; a run of documents is wanted")
-    keys = [[segment["key"] for segment in record["segments"]], record["inputs"]]
-    about = {"kind": "run", "name": record["name"], "digest": digest_of(keys), "stats": stats}
+    about = {"kind": "run", "name": record["name"], "digest": origin_of(record), "stats": stats}
     return {**about, "seed": record["seed"], "models": record.get("models", {})}
 
 

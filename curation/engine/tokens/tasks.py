@@ -277,51 +277,45 @@ def _pack(plan: TokensPlan, task: Task) -> Done:
         mine = packing.in_window(_array(docs, plan), bits, window)
         if len(mine):
             slices.append((mine, _array(tokens, plan)))
-        origins.append(_window(origin, settings.seed, bits, window))
-    outputs: dict[str, Output] = {}
-    counts: dict[str, Any] = {"documents": 0, "copies": 0, "tokens": 0, "pieces": 0, "rows": 0}
-    counts.update(by_source={}, sha256={})
-    if slices:
-        rows = packing.pack(
-            slices,
-            settings.sequence_length,
-            plan.recipe.max_docs_per_row,
-            settings.packing.algorithm,
-            settings.seed,
-            vocabulary.of(plan).fill,
-            ordinal,
-        )
-        path = places.packed(plan.run, split, name, window)
-        outputs["rows"], file = sharding.write_rows(path, [rows], plan.recipe.names, plan.run)
-        counts["copies"] = sum(len(docs) for docs, _ in slices)
-        counts["tokens"] = int(rows.filled().sum())
-        counts["pieces"], counts["rows"] = len(rows.lengths), len(rows)
-        counts["by_source"], counts["sha256"]["rows"] = dict(file.tokens), file.sha256
-        came = sum(int(docs["length"].sum()) for docs, _ in slices)
-        if came != counts["tokens"]:
-            raise RuntimeError(f"{came} tokens came and {counts['tokens']} are in rows")
-    documents = pa.concat_tables([_PROVENANCE.empty_table(), *origins])
-    if len(documents):
-        path = places.provenance(plan.run, split, name, window)
-        documents = documents.sort_by(
-            [("id", "ascending"), ("file", "ascending"), ("row", "ascending")]
-        )
-        outputs["provenance"] = tables.write_table(path, documents, plan.run)
-        counts["documents"], counts["sha256"]["provenance"] = len(documents), sha256(path)
-    return outputs, counts
+            origins.append(_origins(origin, mine))
+    if not slices:
+        none = dict.fromkeys(("documents", "copies", "tokens", "pieces", "rows"), 0)
+        return {}, {**none, "by_source": {}, "sha256": {}}
+    rows = packing.pack(
+        slices,
+        settings.sequence_length,
+        plan.recipe.max_docs_per_row,
+        settings.packing.algorithm,
+        settings.seed,
+        vocabulary.of(plan).fill,
+        ordinal,
+    )
+    came = sum(int(docs["length"].sum()) for docs, _ in slices)
+    if came != int(rows.filled().sum()):
+        raise RuntimeError(f"{came} tokens came and {int(rows.filled().sum())} are in rows")
+    path = places.packed(plan.run, split, name, window)
+    output, file = sharding.write_rows(path, [rows], plan.recipe.names, plan.run)
+    path = places.provenance(plan.run, split, name, window)
+    order = [(column, "ascending") for column in ("id", "file", "row")]
+    known = tables.write_table(path, pa.concat_tables(origins).sort_by(order), plan.run)
+    counts = {
+        "documents": sum(int(np.sum(docs["copy"] == 0)) for docs, _ in slices),
+        "copies": sum(len(docs) for docs, _ in slices),
+        "tokens": came,
+        "pieces": len(rows.lengths),
+        "rows": len(rows),
+        "by_source": dict(file.tokens),
+        "sha256": {"rows": file.sha256, "provenance": sha256(path)},
+    }
+    return {"rows": output, "provenance": known}, counts
 
 
-def _window(path: Path, seed: int, bits: int, window: int) -> pa.Table:
-    """The provenance of the documents whose first copy lies in a window: a slice."""
+def _origins(path: Path, docs: np.ndarray) -> pa.Table:
+    """The provenance of documents that have a copy among these: each once."""
     with pa.memory_map(str(path)) as source:
         table = pa.ipc.open_file(source).read_all()
-    # In the file's order, which is that of these keys.
-    places_ = keys(salt(seed, "packing"), id_words(table["id"].combine_chunks()))
-    first, stop = np.searchsorted(
-        places_ >> np.uint64(64 - bits) if bits else np.zeros(len(places_), np.uint64),
-        np.array([window, window + 1], np.uint64),
-    )
-    return table.slice(first, stop - first).replace_schema_metadata(_PROVENANCE.metadata)
+        found = table.take(pa.array(np.unique(docs["row"])))
+    return found.replace_schema_metadata(_PROVENANCE.metadata)
 
 
 def _scatter(plan: TokensPlan, task: Task) -> Done:
