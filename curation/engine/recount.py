@@ -193,7 +193,7 @@ class _Past(Chain):
 
     def _extracted(self, state: State) -> pa.Array:
         """The texts that extraction gave."""
-        return _filled(self._texts["text"]).combine_chunks().take(pa.array(state.index))
+        return _filled(self._texts["text"]).take(pa.array(state.index))
 
     def _edited(self, spec: StageSpec, state: State) -> pa.Array:
         """The texts after an edit, where it can be made again; the others as they are."""
