@@ -158,7 +158,9 @@ class _Rewriting:
         self.old, self.listed, self.path = old, listed, run
         self.hits = find(old, listed)
         self.new = self._plan()
-        self.keys = {task.name: task.key for task in reading_tasks(self.new)}
+        self.before, self.keys = (
+            {task.name: task.key for task in reading_tasks(plan)} for plan in (old, self.new)
+        )
         self.gone = released(old.run)  # outputs that the old run has no more
         self.left_out: set[str] = set()  # outputs that the new run does not have
         #: Steps and units in which somebody was removed in favour of a listed document.
@@ -226,13 +228,15 @@ class _Rewriting:
             outputs[name], whole_one = self._output(segment, units, name, output)
             exact &= whole_one
         key = self._key(segment, receipt, exact)
-        envelope = {**receipt.envelope, "takedown": "exact" if booked else "approximate"}
+        envelope = dict(receipt.envelope)
+        if not booked:
+            envelope["takedown"] = "approximate"
         return replace(receipt, key=key, outputs=outputs, counts=counts, envelope=envelope)
 
     def _key(self, segment: Segment, receipt: Receipt, exact: bool) -> str:
         """What was read is what a run that begins with the list reads, if it is so to the byte: it
         has that key and can be a base. All else has a key that no other run has."""
-        if segment.kind == "read" and exact:
+        if segment.kind == "read" and exact and receipt.key == self.before[receipt.task]:
             return self.keys[receipt.task]
         previous = self.new.previous
         return digest_of([receipt.key, "takedown", previous, self.listed.sealed().plain()])
@@ -308,7 +312,7 @@ class _Rewriting:
             else:
                 outputs[name] = self._without(output)
         if receipt.task.startswith(f"{COLLAPSE}-"):
-            counts["documents"] -= sum(len(self._came(segment, u)) for u in self.hits.rows)
+            counts["documents"] -= sum(len(self._arrived(segment, u)) for u in self.hits.rows)
         return replace(receipt, key=key, outputs=outputs, counts=counts)
 
     def _decided(
