@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from judges import STAGES, write_documents
+from judges import STAGES as MARKS
+from judges import write_documents
 from kit import page, recipe, write_jsonl
 
 from curation import run
@@ -28,6 +29,8 @@ from curation.inspect import pairs, trace, verify, whatif
 from curation.inspect.signals import batches
 from curation.takedown import Listed, read_list, takedown_run
 from manifests.records import Receipt
+
+STAGES = (*MARKS, {"judges:Cutter": {"as": "later", "word": "word", "most": None}})
 
 
 @pytest.fixture(scope="module")
@@ -345,3 +348,19 @@ def test_a_damaged_file_is_named_and_nothing_is_made(finished: Path, tmp_path: P
     with pytest.raises(DamagedFile, match=path.name):
         takedown_run(old, listed, tmp_path / "new")
     assert [p.name for p in tmp_path.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize("share", [10, 1])
+def test_the_archive_may_be_gone(sample_crawl: Path, tmp_path: Path, share: int) -> None:
+    """Sizes of payloads are not known then; the books balance, also where nothing is left."""
+    archive = tmp_path / "copy.warc.gz"
+    shutil.copy(sample_crawl, archive)
+    old = done(archive, tmp_path / "old", *CRAWL[:4], input={"kind": "warc"})
+    archive.unlink()
+    listed = Listed(frozenset(row["id"] for row in rows(old)[::share]))
+    takedown_run(old, listed, tmp_path / "new")
+    assert verify.check(open_plan(tmp_path / "new"))["problems"] == []
+    left = json.loads((tmp_path / "new" / "stats.json").read_bytes())
+    amounts = [stage[name] for stage in left["stages"] for name in ("in", "kept", "failed")]
+    assert all(amount["bytes"] >= 0 and (amount["words"] or 0) >= 0 for amount in amounts)
+    assert share > 1 or not any(amount["bytes"] for amount in amounts)

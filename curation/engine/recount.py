@@ -65,6 +65,9 @@ def recount(
     Raises DamagedFile, and OtherStages where a stage decides otherwise by now.
     """
     known = _known(plan, receipt, unit, rows)
+    if not len(known):  # none came as far as this segment
+        accounts = [Account(name) for name in segment.accounts]
+        return Recount(accounts, {"documents": 0, "words": 0, "bytes": 0}, 0, True)
     texts = _texts(plan, segment, receipt, unit, known)
     payloads = _payloads(plan, segment, unit, known)
     for again in (True, False):  # with the edits done again; if that errs, without
