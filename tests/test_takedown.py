@@ -27,6 +27,7 @@ from curation.engine.plan import open_plan
 from curation.engine.recipe import RecipeError
 from curation.inspect import pairs, trace, verify, whatif
 from curation.inspect.signals import batches
+from curation.stage import Edited
 from curation.takedown import Listed, read_list, takedown_run
 from manifests.records import Receipt
 
@@ -364,3 +365,15 @@ def test_the_archive_may_be_gone(sample_crawl: Path, tmp_path: Path, share: int)
     amounts = [stage[name] for stage in left["stages"] for name in ("in", "kept", "failed")]
     assert all(amount["bytes"] >= 0 and (amount["words"] or 0) >= 0 for amount in amounts)
     assert share > 1 or not any(amount["bytes"] for amount in amounts)
+
+
+def test_stages_that_edit_otherwise_by_now_stop_nobody(
+    inputs: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an edit took is not known then; what was decided is."""
+    monkeypatch.setattr("judges.Cutter.edit", lambda self, docs: Edited(docs["text"], {}))
+    known = rows(finished)
+    takedown_run(finished, Listed(frozenset(row["id"] for row in known[::4])), tmp_path / "new")
+    monkeypatch.undo()
+    assert rows(tmp_path / "new") == [row for i, row in enumerate(known) if i % 4]
+    assert verify.check(open_plan(tmp_path / "new"), replay=8)["problems"] == []

@@ -225,11 +225,10 @@ class _Past(Chain):
 
     def _sure(self) -> np.ndarray:
         """Of which documents every size is as it was booked."""
-        sure = self._redo.copy()
-        stages = self._segment.stages
-        # Before the first edit of a text, it is as long as when it left.
-        offset = len(self._segment.removals)
-        sure |= self._end <= offset + first_edit(stages)
+        edit = len(self._segment.removals) + first_edit(self._segment.stages)
+        passed = np.array([decision == "kept" for decision in self._decision])
+        # What has not passed an edit of its text left in the sizes that it came with.
+        sure = self._redo | (self._end < edit) | ((self._end == edit) & ~passed)
         if self._first:
             sure &= self._payloads >= 0
         return sure
