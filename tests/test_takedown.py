@@ -351,6 +351,25 @@ def test_a_damaged_file_is_named_and_nothing_is_made(finished: Path, tmp_path: P
     assert [p.name for p in tmp_path.iterdir()] == ["old"]
 
 
+def test_texts_that_extraction_only_cleans(tmp_path: Path) -> None:
+    texts = [page(i) + "\x00" * (i % 3) for i in range(9)]
+    source = write_jsonl(tmp_path / "a.jsonl", texts)
+    old = done(source, tmp_path / "old", "extract", "gopher_quality", {"pii": {}})
+    for number in (3, 4):  # the second was cleaned
+        gone = Listed(frozenset([rows(old)[number]["id"]]))
+        takedown_run(old, gone, tmp_path / str(number))
+        assert verify.check(open_plan(tmp_path / str(number)), replay=4)["problems"] == []
+
+
+def test_pages_of_text_files(tmp_path: Path) -> None:
+    source = tmp_path / "a.txt"
+    source.write_text("\n\n".join(page(i).replace("\n", " ") for i in range(6)))
+    more = {"input": {"kind": "text", "per": "paragraph"}}
+    old = done(source, tmp_path / "old", "extract", "gopher_quality", **more)
+    takedown_run(old, Listed(frozenset([rows(old)[2]["id"]])), tmp_path / "new")
+    assert verify.check(open_plan(tmp_path / "new"), replay=4)["problems"] == []
+
+
 @pytest.mark.parametrize("share", [10, 1])
 def test_the_archive_may_be_gone(sample_crawl: Path, tmp_path: Path, share: int) -> None:
     """Sizes of payloads are not known then; the books balance, also where nothing is left."""
