@@ -42,6 +42,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     from curation.engine.driver import Collapsed, RunFailed
     from curation.engine.recipe import RecipeError
+    from manifests.tokens import ManifestError
 
     try:
         code: int = options.do(options)
@@ -52,7 +53,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     except Collapsed as error:
         print(error.evidence, file=sys.stderr)
         return _say(FAILED, str(error))
-    except RunFailed as error:
+    except (RunFailed, ManifestError) as error:
         return _say(FAILED, str(error))
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -184,8 +185,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("-n", type=int, default=3, metavar="N", help="samples each way (default 3)")
 
-    sub = verb("verify", _verify)
+    sub = verb("contamination", _contamination)
     sub.add_argument("run", metavar="RUN")
+    sub.add_argument("-n", type=int, default=3, metavar="N", help="examples (default 3)")
+    sub.add_argument(
+        "--recall",
+        type=_positive,
+        metavar="N",
+        help="instead: plant N items in copies of documents, and count how many are found",
+    )
+
+    sub = verb("verify", _verify)
+    sub.add_argument("run", metavar="RUN|MANIFEST")
     sub.add_argument(
         "--replay", type=_positive, metavar="K", help="do K tasks again, compare bytes"
     )
@@ -194,6 +205,10 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("list", metavar="LIST", help="a file with an id or a URL in each line")
     sub.add_argument("run", metavar="RUN")
     sub.add_argument("--output", metavar="DIR", required=True, help="the new run")
+
+    sub = verb("diff", _diff)
+    sub.add_argument("a", metavar="A", help="a run, or a manifest of tokens")
+    sub.add_argument("b", metavar="B", help="another of the same kind")
 
     sub = verb("export", _export)
     sub.add_argument("run", metavar="RUN")
@@ -228,7 +243,10 @@ def _parser() -> argparse.ArgumentParser:
     kinds = trace.add_subparsers(dest="kind", required=True, parser_class=_Parser)
     sub = _adder(kinds)("doc", _trace)
     sub.add_argument("document", metavar="ID_OR_URL")
-    sub.add_argument("--in", dest="run", metavar="RUN", required=True)
+    sub.add_argument("--in", dest="run", metavar="RUN|MANIFEST", required=True)
+    sub = _adder(kinds)("sequence", _trace_sequence)
+    sub.add_argument("manifest", metavar="MANIFEST")
+    sub.add_argument("sample", metavar="N", type=int, help="from 0 on")
 
     models = verbs.add_parser("models", help="models and lists: what there is, and getting them")
     _models_verbs(_adder(models.add_subparsers(dest="kind", required=True, parser_class=_Parser)))
@@ -457,8 +475,11 @@ def _run(options: argparse.Namespace) -> int:
     """Run a recipe, or resume it: the same command goes on where it was stopped."""
     from curation.api import run
     from curation.engine.plan import open_plan
+    from curation.engine.tokens.recipe import is_tokens
     from curation.inspect import demonstrations
 
+    if is_tokens(options.recipe):
+        return _run_tokens(options)
     result = run(
         options.recipe,
         inputs=_inputs(options),
@@ -492,13 +513,52 @@ def _run(options: argparse.Namespace) -> int:
     for note in () if options.quiet else demonstrations.notes(plan):
         print(f"curation: {note}", file=sys.stderr)
     if not documents:
-        kind = plan.recipe.settings.input.kind
-        hint = f"no documents: the recipe reads {kind}; --set input.kind=... reads other files"
+        settings = plan.recipe.settings
+        kinds = ", ".join(dict.fromkeys(one.kind for one in settings.inputs))
+        key = "input.0.kind" if settings.listed else "input.kind"
+        hint = f"no documents: the recipe reads {kinds}; --set {key}=... reads other files"
         print(f"curation: {hint}", file=sys.stderr)
     if failed > result.failure_ceiling * documents:
         classes = {e for stage in result.stats["stages"] for e in stage["failures"]}
         shown = ", ".join(sorted(classes))
         print(f"curation: {failed} of {documents} documents failed: {shown}", file=sys.stderr)
+    for path, problem in result.unfinished.items():
+        print(f"curation: {path}: {problem}", file=sys.stderr)
+    return DONE if result.complete else PARTIAL
+
+
+def _run_tokens(options: argparse.Namespace) -> int:
+    """`curation run` of a recipe of kind tokens."""
+    from curation.api import run_tokens
+
+    for name in ("shard", "index"):
+        if getattr(options, name) is not None:
+            return _say(USAGE, f"--{name}: not for recipes of kind tokens")
+    result = run_tokens(
+        options.recipe,
+        inputs=_inputs(options),
+        output=options.output,
+        base=options.base,
+        settings=options.settings,
+        executor="ray" if options.address else options.executor,
+        workers=options.workers,
+        address=options.address,
+        limit=options.limit,
+        retry=options.retry,
+        accept_collapse=options.accept_collapse,
+        quiet=options.quiet,
+    )
+    _point_to(result.path, "latest-tokens")
+    if options.json:
+        about = {"run": str(result.path), "unfinished": result.unfinished}
+        _print_json({**about, "manifest": result.manifest.record()})
+    else:
+        shown = _shown(result.path)
+        print(result.table())
+        print()
+        print(f"manifest   {shown}/manifest.json")
+        print(f"data card  {shown}/card.md")
+        print(f"look at    {_command()} trace sequence {shown} 0")
     for path, problem in result.unfinished.items():
         print(f"curation: {path}: {problem}", file=sys.stderr)
     return DONE if result.complete else PARTIAL
@@ -548,12 +608,12 @@ def _shown(path: Path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
-def _point_to(run: Path) -> None:
-    """`runs/latest` points to the last run that lies in `runs/`."""
+def _point_to(run: Path, name: str = "latest") -> None:
+    """`runs/latest` (or `name`) points to the last run that lies in `runs/`."""
     runs = Path("runs")
     if run.parent != Path(os.path.abspath(runs)):
         return
-    link, fresh = runs / "latest", runs / f".latest.{os.getpid()}"
+    link, fresh = runs / name, runs / f".{name}.{os.getpid()}"
     if link.exists() and not link.is_symlink():
         return
     fresh.symlink_to(os.path.relpath(run, runs))
@@ -681,11 +741,32 @@ def _whatif(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _contamination(options: argparse.Namespace) -> int:
+    """What the documents had of the evaluation sets; with --recall how much would be found."""
+    from curation.engine.plan import open_plan
+    from curation.inspect import contamination, injection
+
+    plan = open_plan(options.run)
+    if options.recall:
+        measured = injection.measure(plan, options.recall)
+        _print_json(measured) if options.json else print(injection.render(measured))
+        return DONE
+    found = contamination.collect(plan, options.n)
+    _print_json(found) if options.json else print(contamination.render(found))
+    return DONE
+
+
 def _verify(options: argparse.Namespace) -> int:
     """Check digests, counts and conservation of a run; with --replay do tasks again."""
     from curation.engine.plan import open_plan
-    from curation.inspect import verify
+    from curation.inspect import manifest, verify
 
+    if there := manifest.find(options.run):
+        if options.replay:
+            return _say(USAGE, "--replay is of documents runs, not of a manifest of tokens")
+        report = manifest.verified(there)
+        _print_json(report) if options.json else print(manifest.render_verified(report))
+        return DONE if report["holds"] else FAILED
     found = verify.check(open_plan(options.run), options.replay or 0)
     _print_json(found) if options.json else print(verify.render(found))
     return DONE if found["holds"] else FAILED
@@ -709,6 +790,15 @@ def _takedown(options: argparse.Namespace) -> int:
     for entry in found["not_found"]:
         print(f"curation: {entry}: the run has no such document", file=sys.stderr)
     return PARTIAL if found["not_found"] else DONE
+
+
+def _diff(options: argparse.Namespace) -> int:
+    """What differs between two runs, or two manifests: recipes, inputs, counts, files."""
+    from curation.inspect import diff
+
+    found = diff.between(options.a, options.b)
+    _print_json(diff.plain(found)) if options.json else print(diff.render(found))
+    return DONE
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -751,11 +841,26 @@ def _init(options: argparse.Namespace) -> int:
 def _trace(options: argparse.Namespace) -> int:
     """From a document's id or URL to its place in the archive and to what became of it."""
     from curation.engine.plan import open_plan
-    from curation.inspect import trace
+    from curation.inspect import manifest, trace
 
+    if there := manifest.find(options.run):
+        places = manifest.document(there, options.document)
+        _print_json(places) if options.json else print(manifest.render_document(places))
+        return DONE if places else FAILED
     found = trace.document(open_plan(options.run), options.document)
     _print_json(found) if options.json else print(trace.render(found))
     return DONE if found else FAILED
+
+
+def _trace_sequence(options: argparse.Namespace) -> int:
+    """From a sample of a manifest to the documents in it, with their text and origin."""
+    from curation.inspect import manifest
+    from curation.inspect.terminal import Terminal
+    from manifests.tokens import Manifest
+
+    found = manifest.sequence(Manifest.load(options.manifest), options.sample)
+    _print_json(found) if options.json else print(manifest.render(found, Terminal.here()))
+    return DONE
 
 
 def _models_list(options: argparse.Namespace) -> int:

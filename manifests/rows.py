@@ -9,11 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 SCHEMA = "rows/1"
+
+#: Rows of a row group of packed files and shards. Fewer make files larger and reading in order
+#: slower; more are read for nothing where single rows are wanted (docs/tokens.d/manifest.md).
+ROW_GROUP = 64
+
+#: How `pyarrow.parquet` writes packed files and shards. Parquet has no integers of 16 bits: split
+#: by bytes, the halves that are 0 pack away (docs/tokens.d/manifest.md has sizes and speeds).
+PARQUET: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": ["source"],
+    "column_encoding": {"tokens.list.element": "BYTE_STREAM_SPLIT"},
+    "write_statistics": False,
+}
+
 _KEY = b"gristmill.schema"
 
 
@@ -55,6 +71,8 @@ class Rows:
     @staticmethod
     def join(parts: Sequence[Rows]) -> Rows:
         """Several batches (at least one) as one."""
+        if len(parts) == 1:
+            return parts[0]
         shifts = np.cumsum([0, *(len(part.lengths) for part in parts)])
         starts = [p.starts[:-1] + shift for p, shift in zip(parts, shifts[:-1], strict=True)]
         return Rows(
