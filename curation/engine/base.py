@@ -114,6 +114,8 @@ def beginning(plan: Plan, base: Plan) -> tuple[int, str]:
     known = theirs.input_keys()
     if mine.seed != theirs.seed or not any(key in known for key in mine.input_keys()):
         return 0, "seed or input settings differ"
+    if plan.recipe.takedown != base.recipe.takedown:
+        return 0, "other documents are taken down"
     changed = [i for i, (a, b) in enumerate(zip(*keys, strict=True)) if a != b]
     first = min([*changed, first_edit(new.stages)])
     steps = accumulate((len(step) for step in group(new.stages)), initial=0)

@@ -38,6 +38,15 @@ class Amount:
             known = self.words is not None and other.words is not None
             self.words = self.words + other.words if known else None  # type: ignore[operator]
 
+    def take(self, other: Amount) -> None:
+        """The reverse of `add`."""
+        self.documents -= other.documents
+        self.bytes -= other.bytes
+        if self.words is not None and other.words is not None:
+            self.words -= other.words
+        elif not self.documents:
+            self.words = 0  # as of nothing
+
     def plain(self) -> dict[str, int | None]:
         return {"documents": self.documents, "words": self.words, "bytes": self.bytes}
 
@@ -86,6 +95,9 @@ class KeySum:
 
     def plus(self, other: KeySum) -> KeySum:
         return KeySum((self.high + other.high) & _MASK, (self.low + other.low) & _MASK)
+
+    def minus(self, other: KeySum) -> KeySum:
+        return KeySum((self.high - other.high) & _MASK, (self.low - other.low) & _MASK)
 
     def plain(self) -> str:
         return f"{self.high:016x}{self.low:016x}"
@@ -188,6 +200,43 @@ class Account:
         self.sum_kept = self.sum_kept.plus(KeySum.of(plain["sums"]["kept"]))
         self.sum_out = self.sum_out.plus(KeySum.of(plain["sums"]["out"]))
 
+    def take(self, other: Account) -> None:
+        """Takes documents out of the account that are booked alone in another one: the reverse of
+        `merge`. A reason that no document is left of goes as well."""
+        self.entered.take(other.entered)
+        self.kept.take(other.kept)
+        self.failed.take(other.failed)
+        self.edited.take(other.edited)
+        for reason, amount in other.dropped.items():
+            self.dropped[reason].take(amount)
+        self.dropped = {reason: a for reason, a in self.dropped.items() if a.documents}
+        self.failures = self.failures - other.failures  # counts of 0 go
+        self.would_drop.subtract(other.would_drop)
+        self.removed_words -= other.removed_words
+        self.removed_bytes -= other.removed_bytes
+        self.inserted_words -= other.inserted_words
+        self.inserted_bytes -= other.inserted_bytes
+        self.sum_in = self.sum_in.minus(other.sum_in)
+        self.sum_kept = self.sum_kept.minus(other.sum_kept)
+        self.sum_out = self.sum_out.minus(other.sum_out)
+
+    def settle(self, rest: Amount) -> None:
+        """Takes words and bytes out that are no document's: all that none is left of, else `rest`.
+        What an edit has removed is the less by what only came, or the more by what only went."""
+        words, size = [], []
+        for amount in (self.entered, self.kept):
+            gone = rest if amount.documents else Amount(0, amount.words, amount.bytes)
+            size.append(gone.bytes)
+            amount.bytes -= gone.bytes
+            if amount.words is not None:
+                words.append(gone.words or 0)
+                amount.words -= words[-1]
+        net = self.removed_bytes - self.inserted_bytes - (size[0] - size[1])
+        self.removed_bytes, self.inserted_bytes = _gross(self.removed_bytes, net)
+        if len(words) == 2:
+            net = self.removed_words - self.inserted_words - (words[0] - words[1])
+            self.removed_words, self.inserted_words = _gross(self.removed_words, net)
+
     def imbalance(self) -> str | None:
         """What does not balance, or None."""
         out = Amount()
@@ -206,6 +255,12 @@ class Account:
             if self.entered.words != words_out:
                 return f"{name}: {self.entered.words} words in, {words_out} accounted for"
         return None
+
+
+def _gross(removed: int, net: int) -> tuple[int, int]:
+    """What was removed and inserted: as much removed as before, or as little as there can be."""
+    removed = max(removed, net, 0) if net else 0
+    return removed, removed - net
 
 
 def check_chain(accounts: list[Account], documents: int) -> None:

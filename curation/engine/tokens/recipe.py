@@ -159,6 +159,7 @@ class TokensModel(_Model):
     total_tokens: int | None = Field(default=None, ge=1)  # null: until a source has been seen once
     packing: PackingModel = PackingModel()
     mixture: MixtureModel = MixtureModel()
+    takedown: str | None = None  # a list of ids and URLs whose documents are not read
     decontaminate: Mapping[str, Any] | None = None  # parameters of the stage
     dedup: tuple[Any, ...] = ()  # stages over all sources: [exact_dedup, {minhash_dedup: {...}}]
     validation: ValidationModel | None = None
@@ -213,6 +214,7 @@ class TokensRecipe:
             "seed": said.seed,
             "store": "kept",
             "failure_ceiling": said.failure_ceiling,
+            "takedown": said.takedown,
             "input": [source.input() for source in said.sources],
             "stages": stages,
             "output": {"file_size": CORPUS_FILE},
