@@ -180,3 +180,19 @@ def test_the_trace_in_the_readme_is_what_is_printed(finished: Path) -> None:
     for line in shown.splitlines():
         if line.strip() != "..." and not line.startswith("  input "):
             assert f"{line}\n" in printed, line
+
+
+def test_the_tokens_in_the_readme_are_what_is_printed(finished: Path, tmp_path: Path) -> None:
+    """The table of `make tokens`, and the sample that is traced there."""
+    readme = (ROOT / "README.md").read_text()
+    recipe = ROOT / "pipelines" / "tokens-sample.yaml"
+    made = run_tokens(recipe, inputs=finished, output=tmp_path / "t", workers=1)
+    assert f"```text\n{made.table()}\n```" in readme
+    number = re.search(r"trace sequence \S+ (\d+)", readme)
+    assert number
+    command = [sys.executable, "-m", "curation", "trace", "sequence", str(made.path), number[1]]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    [shown] = [b for b in re.findall(r"```text\n(.*?)```", readme, re.DOTALL) if "sample " in b[:9]]
+    for line in shown.splitlines():
+        if not line.startswith("  warc_file "):
+            assert f"{line}\n" in printed, line
