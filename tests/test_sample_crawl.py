@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
+from curation.api import run_tokens
 from curation.engine.plan import open_plan
 
 ROOT = Path(__file__).resolve().parent.parent
