@@ -96,7 +96,7 @@ def test_a_missing_piece_is_named(case: tuple[Rows, list[Piece]], data: st.DataO
         return
     gone = np.zeros(len(pieces), bool)
     gone[data.draw(st.sampled_from(later))] = True
-    with pytest.raises(ValueError, match="document [0-9a-f]{32}: "):
+    with pytest.raises(ValueError, match=r"document [0-9a-f]{32}: "):
         whole_documents(without(rows, gone, PAD), EOS)
 
 
@@ -142,10 +142,9 @@ def _read_index(prefix: Path) -> tuple[str, list[int], list[int], list[int]]:
 def test_megatron_finds_each_document_where_the_index_says(
     dtype: str, top: int, tmp_path: Path
 ) -> None:
-    parts = [[[5, 6, 0], [0]], [], [[top, 0]]]
     given = [
-        (np.array(sum(part, []), dtype), np.array([len(x) for x in part], np.int64))
-        for part in parts
+        (np.array(tokens, dtype), np.array(lengths, np.int64))
+        for tokens, lengths in [([5, 6, 0, 0], [3, 1]), ([], []), ([top, 0], [2])]
     ]
     megatron.write(tmp_path / "a.b", given, dtype)
     kind, lengths, places, documents = _read_index(tmp_path / "a.b")

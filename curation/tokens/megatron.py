@@ -30,14 +30,13 @@ _CHUNK = 1 << 20  # documents whose index entries are made at once
 def write(prefix: Path, parts: Iterable[tuple[np.ndarray, np.ndarray]], dtype: str) -> None:
     """Writes `prefix`.bin and `prefix`.idx, a sequence per document.
 
-    `parts`: tokens and lengths of documents, some at a time; `dtype`: that of the manifest. The index
-    appears last: where it is, the pair is whole. Memory is bounded by a part.
+    `parts`: tokens and lengths of documents, some at a time; `dtype`: that of the manifest. The
+    index appears last: where it is, the pair is whole. Memory is bounded by a part.
     """
     prefix.parent.mkdir(parents=True, exist_ok=True)
     code, number = DTYPES[dtype]
-    with tempfile.TemporaryFile(
-        dir=prefix.parent
-    ) as noted:  # the lengths, which the index wants first
+    # The index wants all lengths before the first place: they are noted meanwhile.
+    with tempfile.TemporaryFile(dir=prefix.parent) as noted:
         with AtomicFile(prefix.with_name(prefix.name + ".bin")) as file:
             for tokens, lengths in parts:
                 file.write(np.ascontiguousarray(tokens, dtype=code).view(np.uint8).data)
