@@ -9,11 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 SCHEMA = "rows/1"
+
+#: Rows of a row group of packed files and shards.
+ROW_GROUP = 64
+
+#: How `pyarrow.parquet` writes packed files and shards.
+PARQUET: dict[str, Any] = {"compression": "none", "use_dictionary": False}
+
 _KEY = b"gristmill.schema"
 
 
