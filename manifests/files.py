@@ -10,7 +10,7 @@ import os
 import uuid
 from io import RawIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 _CHUNK = 1 << 20  # bytes
 
@@ -79,7 +79,7 @@ class AtomicFile(RawIOBase):
         finally:
             self._temporary.unlink(missing_ok=True)
 
-    def __enter__(self) -> AtomicFile:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:

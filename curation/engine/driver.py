@@ -25,7 +25,6 @@ from curation.engine.exchange import (
     RETENTION,
     evidence,
     group_name,
-    load_array,
 )
 from curation.engine.executors import Executor, ExecutorLost
 from curation.engine.gc import forget_released, released
@@ -46,6 +45,7 @@ from curation.engine.retry import Retries, TaskFailed
 from curation.engine.stats import Books, books_of, collect, conservation, timings, unfinished
 from curation.read.span import Entry
 from curation.stage import GlobalStep, Phase, task_bytes
+from manifests.arrays import load_array
 from manifests.files import file_digest, write_bytes
 from manifests.records import Output, Receipt, canonical, digest_of
 

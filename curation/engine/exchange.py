@@ -6,7 +6,6 @@ the business of the step.
 
 from __future__ import annotations
 
-import io
 import shutil
 import uuid
 from bisect import bisect_right
@@ -25,31 +24,12 @@ from curation.engine.chain import BATCH_DOCUMENTS, as_column
 from curation.engine.plan import Plan, Segment, Task, Unit
 from curation.engine.tables import read_batches, signals_schema, write_table
 from curation.stage import Edits, GlobalStep, Removals, Scores
-from manifests.files import AtomicFile, file_digest
+from manifests.arrays import load_array, save_array
+from manifests.files import file_digest
 from manifests.records import Output, Receipt
 
 COLLATE, COLLAPSE = "collate", "collapse"
 RETENTION, GROUPS = "(retention)", "(groups)"  # outputs beside those of units
-
-
-def save_array(path: Path, array: np.ndarray, run: Path) -> Output:
-    """Stores an array as .npy; it is read memory-mapped."""
-    header = io.BytesIO()
-    np.lib.format.write_array_header_2_0(header, np.lib.format.header_data_from_array_1_0(array))
-    with AtomicFile(path) as file:
-        file.write(header.getvalue())
-        if array.size:
-            file.write(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data)
-    return Output(str(path.relative_to(run)), file.size, len(array), file.digest)
-
-
-def load_array(path: Path) -> np.ndarray:
-    """A stored array, memory-mapped where it has rows."""
-    try:
-        array: np.ndarray = np.load(path, mmap_mode="r")
-    except ValueError:  # no rows: an empty range cannot be mapped
-        array = np.load(path)
-    return array
 
 
 class DamagedFile(RuntimeError):

@@ -39,12 +39,10 @@ from curation.engine.chain import (
 )
 from curation.engine.exchange import (
     DamagedFile,
-    load_array,
     load_edits,
     load_removals,
     load_scores,
     run_exchange,
-    save_array,
     stored,
     whole,
 )
@@ -67,6 +65,7 @@ from curation.read import Tally, read_raw
 from curation.read.span import Entry
 from curation.stage import Edits, GlobalStep, Removals, Stage
 from curation.storage import InputError, same_input
+from manifests.arrays import load_array, save_array
 from manifests.records import Output, Receipt
 
 

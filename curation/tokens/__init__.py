@@ -1,5 +1,5 @@
-"""From documents to tokens, and from tokens to what others read.
+"""From documents to packed rows of tokens, as pure functions.
 
-What may live here: pure functions on arrays and files of a tokens run: training a tokenizer,
-encoding, packing, mixing, export, takedown. Nothing of the engine, of receipts or of recipes.
+What may live here: training and use of tokenizers, packing, sharding. Plans, tasks and receipts are
+the engine's; the order of samples and the manifest are in `manifests`.
 """

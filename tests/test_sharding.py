@@ -1,0 +1,164 @@
+"""Two passes put every row where the order of samples wants it, as one big table would."""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curation.tokens import sharding
+from curation.tokens.sharding import ShardError, gather, read_rows, scatter, write_rows
+from manifests.files import file_digest
+from manifests.rows import Rows
+
+NAMES = ["web", "code", "books"]
+LATE = 10**9  # a sample that nobody asks for
+
+
+def made(rows: int, source: int, dtype: str = "uint16", length: int = 6) -> Rows:
+    random = np.random.default_rng(rows + source)
+    counts = random.integers(1, 4, rows)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    pieces = int(starts[-1])
+    return Rows(
+        random.integers(0, 60_000, (rows, length)).astype(dtype),
+        starts,
+        random.integers(1, 3, pieces).astype(np.int32),
+        random.integers(0, 99, pieces),
+        random.integers(0, 2**64, (pieces, 2), dtype=np.uint64),
+        np.full(rows, source, np.int16),
+    )
+
+
+def same(one: Rows, other: Rows) -> bool:
+    fields = ("tokens", "starts", "lengths", "offsets", "ids", "sources")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in fields)
+
+
+class Dealt:
+    """An order that is a table: sources by chance, the rows of each epoch shuffled."""
+
+    def __init__(self, rows: list[int], samples: int) -> None:
+        random = np.random.default_rng(samples)
+        full = [s for s, n in enumerate(rows) if n]
+        epochs: list[list[np.ndarray]] = [[] for _ in rows]
+        draws = [0] * len(rows)
+        self.table: list[tuple[int, int, int]] = []
+        for _ in range(samples):
+            s = int(random.choice(full))
+            epoch, index = divmod(draws[s], rows[s])
+            if index == 0:
+                epochs[s].append(random.permutation(rows[s]))
+            self.table.append((s, epoch, int(epochs[s][epoch][index])))
+            draws[s] += 1
+        self._where = {place: sample for sample, place in enumerate(self.table)}
+
+    def sample_of(self, source: int, epoch: int, rows: np.ndarray) -> np.ndarray:
+        found = [self._where.get((source, epoch, row), LATE) for row in rows.tolist()]
+        return np.array(found, dtype=np.int64)
+
+
+def packed(folder: Path, rows: Rows, cuts: list[int], source: int) -> list[tuple[int, Path]]:
+    """Rows as packed files that end at these rows."""
+    files, first = [], 0
+    for number, stop in enumerate([*sorted(cuts), len(rows)]):
+        path = folder / f"{source}-{number}.parquet"
+        write_rows(path, [rows.take(np.arange(first, stop))], NAMES, folder)
+        files.append((first, path))
+        first = stop
+    return files
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.data())
+def test_shards_are_the_samples_in_order_whatever_the_groups(data: Any) -> None:
+    counts = data.draw(st.tuples(*[st.integers(0, 9)] * 3).filter(any))
+    samples = data.draw(st.integers(1, 40))
+    order = Dealt(list(counts), samples)
+    sources = [made(count, source) for source, count in enumerate(counts)]
+    stems = []
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for source, rows in enumerate(sources):
+            cuts = data.draw(st.lists(st.integers(0, len(rows)), max_size=3))
+            files = packed(folder, rows, cuts, source)
+            half = data.draw(st.integers(0, len(files)))
+            for group in filter(None, (files[:half], files[half:])):
+                stems.append(folder / f"run-{len(stems)}")
+                scatter(order, source, group, samples, NAMES, stems[-1], folder)
+        shard_rows = data.draw(st.integers(1, samples))
+        shards = [
+            gather(data.draw(st.permutations(stems)), first, min(first + shard_rows, samples))
+            for first in range(0, samples, shard_rows)
+        ]
+    whole = Rows.join(sources)
+    firsts = np.concatenate([[0], np.cumsum(counts)])
+    wanted = whole.take(np.array([firsts[source] + row for source, _, row in order.table]))
+    assert same(Rows.join(shards), wanted)
+
+
+def test_a_sample_that_is_missing_or_there_twice_is_named(tmp_path: Path) -> None:
+    rows, order = made(8, 0), Dealt([8], 8)
+    files = packed(tmp_path, rows, [5], 0)
+    one, other = tmp_path / "one", tmp_path / "other"
+    scatter(order, 0, files[:1], 8, NAMES, one, tmp_path)
+    scatter(order, 0, files[1:], 8, NAMES, other, tmp_path)
+    gone = min(sample for sample, place in enumerate(order.table) if place[2] >= 5)
+    with pytest.raises(ShardError, match=f"sample {gone} is 0 times"):
+        gather([one], 0, 8)
+    with pytest.raises(ShardError, match=f"sample {gone} is 2 times"):
+        gather([one, other, other], 0, 8)
+
+
+def test_a_run_file_is_written_in_chunks_and_its_facts_are_those_of_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, order = made(20, 1, "uint32"), Dealt([0, 20], 50)
+    files = packed(tmp_path, rows, [], 1)
+    whole = scatter(order, 1, files, 50, NAMES, tmp_path / "whole", tmp_path)
+    monkeypatch.setattr(sharding, "CHUNK", 7 * 6 * 4)
+    parts = scatter(order, 1, files, 50, NAMES, tmp_path / "parts", tmp_path)
+    for name, output in parts.items():
+        assert file_digest(tmp_path / output.path) == (output.digest, output.bytes)
+        assert (output.digest, output.rows) == (whole[name].digest, whole[name].rows)
+    assert parts["tokens"].rows == 50
+
+
+def test_the_bytes_of_a_file_do_not_depend_on_the_parts_in_which_rows_come(tmp_path: Path) -> None:
+    rows = Rows.join([made(100, 0), made(60, 2)])
+    whole = write_rows(tmp_path / "whole.parquet", [rows], NAMES, tmp_path)
+    cuts = [0, 0, 1, 63, 64, 130, 160]
+    pieces = [rows.take(np.arange(a, b)) for a, b in pairwise(cuts)]
+    parts = write_rows(tmp_path / "parts.parquet", pieces, NAMES, tmp_path)
+    data = (tmp_path / "parts.parquet").read_bytes()
+    assert data == (tmp_path / "whole.parquet").read_bytes()
+    assert parts.sha256 == whole.sha256 == hashlib.sha256(data).hexdigest()
+    filled = rows.filled()
+    assert parts.tokens == {"web": filled[:100].sum(), "books": filled[100:].sum()}
+    assert (parts.output.rows, parts.output.bytes) == (160, len(data))
+    assert same(Rows.join(list(read_rows(tmp_path / "parts.parquet", NAMES))), rows)
+    groups = pq.read_metadata(tmp_path / "whole.parquet")
+    sizes = [groups.row_group(g).num_rows for g in range(groups.num_row_groups)]
+    assert sizes == [64, 64, 32]
+
+
+def test_a_file_without_rows_has_the_form_of_the_others(tmp_path: Path) -> None:
+    none = write_rows(tmp_path / "none.parquet", [made(3, 0).take(np.arange(0))], NAMES, tmp_path)
+    assert (none.output.rows, none.tokens) == (0, {})
+    assert pq.read_schema(tmp_path / "none.parquet").field("tokens").type.list_size == 6
+
+
+@pytest.mark.parametrize("damage", [b"", b"PAR1 but not really PAR1"])
+def test_a_damaged_file_is_named(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "part-00003.parquet"
+    path.write_bytes(damage)
+    with pytest.raises(ValueError, match="part-00003"):
+        list(read_rows(path, NAMES))
