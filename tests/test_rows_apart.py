@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curation.tokens import megatron
@@ -74,6 +74,7 @@ def _pieces(rows: Rows, row: int) -> list[tuple[list[int], int, list[int]]]:
     return found
 
 
+@settings(deadline=None)  # a kernel is compiled on the first call
 @given(packed())
 def test_documents_come_back_whole_in_the_order_of_their_beginnings(
     case: tuple[Rows, list[Piece]],
@@ -88,6 +89,7 @@ def test_documents_come_back_whole_in_the_order_of_their_beginnings(
     assert got == [texts[number] for number, offset, _ in pieces if offset == 0]
 
 
+@settings(deadline=None)  # a kernel is compiled on the first call
 @given(packed(), st.data())
 def test_a_missing_piece_is_named(case: tuple[Rows, list[Piece]], data: st.DataObject) -> None:
     rows, pieces = case
@@ -100,6 +102,7 @@ def test_a_missing_piece_is_named(case: tuple[Rows, list[Piece]], data: st.DataO
         whole_documents(without(rows, gone, PAD), EOS)
 
 
+@settings(deadline=None)  # a kernel is compiled on the first call
 @given(packed(), st.sets(st.integers(0, 7)))
 def test_a_deletion_takes_the_pieces_of_a_document_and_nothing_else(
     case: tuple[Rows, list[Piece]], numbers: set[int]

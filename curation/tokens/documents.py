@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from curation.tokens.kernels import copy_pieces
 from manifests.rows import Rows
 
 
 def filled_tokens(rows: Rows) -> np.ndarray:
     """The tokens of all pieces one after the other, without padding: (tokens,)."""
-    tokens: np.ndarray = rows.tokens[np.arange(rows.tokens.shape[1]) < rows.filled()[:, None]]
-    return tokens
+    return _gathered(rows, np.arange(len(rows.lengths)))
 
 
 def whole_documents(rows: Rows, eos: int) -> tuple[np.ndarray, np.ndarray]:
@@ -25,20 +25,41 @@ def whole_documents(rows: Rows, eos: int) -> tuple[np.ndarray, np.ndarray]:
     equal. Raises ValueError where a piece is missing: a document begins at offset 0 and ends with
     `eos`, and nothing else does.
     """
-    flat = filled_tokens(rows)
-    lengths = rows.lengths.astype(np.int64)
-    starts = np.cumsum(lengths) - lengths
-    ended = flat[starts + lengths - 1] == eos
     begins = rows.offsets == 0
-    number = np.cumsum(begins) - 1  # of the document, right where a piece begins one
-    if begins.all() and ended.all():
-        return flat, lengths
-    number[~begins] = -1
+    ended = rows.tokens.reshape(-1)[_places(rows) + rows.lengths - 1] == eos
+    number = np.where(begins, np.cumsum(begins) - 1, -1)  # of the document of a piece
     _join(rows, begins, ended, number)
-    order = np.lexsort((rows.offsets, number))
-    fresh = np.cumsum(lengths[order]) - lengths[order]
-    place = np.repeat(starts[order] - fresh, lengths[order]) + np.arange(len(flat))
-    return flat[place], np.bincount(number, weights=lengths).astype(np.int64)
+    lengths = np.bincount(number, weights=rows.lengths).astype(np.int64)
+    return _gathered(rows, np.lexsort((rows.offsets, number))), lengths
+
+
+def _places(rows: Rows) -> np.ndarray:
+    """Where each piece begins in the rows laid end to end: int64, in tokens."""
+    ends = np.cumsum(rows.lengths, dtype=np.int64)
+    begins = ends - rows.lengths
+    counts = np.diff(rows.starts)
+    filled = rows.filled()
+    shifts = np.arange(len(rows)) * rows.tokens.shape[1] - (np.cumsum(filled) - filled)
+    places: np.ndarray = begins + np.repeat(shifts, counts)
+    return places
+
+
+def _gathered(rows: Rows, order: np.ndarray) -> np.ndarray:
+    """The tokens of the pieces in this order."""
+    size = rows.tokens.dtype.itemsize
+    lengths = rows.lengths[order].astype(np.int64)
+    ends = np.cumsum(lengths)
+    tokens = np.empty(int(ends[-1]) if len(ends) else 0, rows.tokens.dtype)
+    source = np.ascontiguousarray(rows.tokens).reshape(-1).view(np.uint8)
+    source.flags.writeable = False  # as the kernel is compiled for
+    copy_pieces(
+        source,
+        _places(rows)[order] * size,
+        lengths * size,
+        (ends - lengths) * size,
+        tokens.view(np.uint8),
+    )
+    return tokens
 
 
 def _join(rows: Rows, begins: np.ndarray, ended: np.ndarray, number: np.ndarray) -> None:
