@@ -40,23 +40,6 @@ from manifests.tokens import Tokenizer as TokenizerFacts
 LENGTH, PIECES, SHARE, BITS = 64, 6, 0.2, 1
 EOS, PAD = 256, 257
 WORDS = ("mill", "grinds", "grain", "every", "field", "into", "flour", "for", "bread", "people")
-    "the",
-    "mill",
-    "grinds",
-    "grain",
-    "of",
-    "every",
-    "field",
-    "into",
-    "flour",
-    "for",
-    "bread",
-    "that",
-    "people",
-    "like",
-    "to",
-    "eat",
-]
 SOURCES = {"web": 60, "code": 25, "books": 8}  # documents
 WEIGHTS = {"web": 0.5, "code": 0.3, "books": 0.2}
 

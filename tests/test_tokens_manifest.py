@@ -87,5 +87,5 @@ def test_the_published_schema_is_that_of_the_dataclasses_and_holds(toy: Manifest
 def test_an_order_of_another_version_is_refused(toy: Manifest) -> None:
     assert toy.order().draws(toy.samples).sum() == toy.samples
     other = replace(toy, dealing=replace(toy.dealing, version=2))
-    with pytest.raises(ManifestError, match=f"version 2 of blocks of {BLOCK}; this"):
+    with pytest.raises(ManifestError, match=f"version 2 of blocks of {BLOCK}; here"):
         other.order()
