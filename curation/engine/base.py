@@ -112,6 +112,8 @@ def beginning(plan: Plan, base: Plan) -> tuple[int, str]:
         return 0, "the stages up to the first global step differ in more than thresholds"
     if (mine.seed, mine.input.key()) != (theirs.seed, theirs.input.key()):
         return 0, "seed or input settings differ"
+    if plan.recipe.takedown != base.recipe.takedown:
+        return 0, "other documents are taken down"
     changed = [i for i, (a, b) in enumerate(zip(*keys, strict=True)) if a != b]
     first = min([*changed, first_edit(new.stages)])
     steps = accumulate((len(step) for step in group(new.stages)), initial=0)

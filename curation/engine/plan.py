@@ -26,6 +26,7 @@ from curation import models
 from curation.document import DOCUMENT_SCHEMA, SCHEMA_VERSION, Documents
 from curation.engine import index
 from curation.engine.chain import as_column
+from curation.engine.listed import Sealed
 from curation.engine.recipe import (
     CommonCrawlInput,
     Input,
@@ -174,6 +175,7 @@ class Plan:
     types: Mapping[str, str]  # Arrow types of the signals, `<stage>.<signal>`
     indexes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # batches read, by step
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by stage and name
+    previous: str = ""  # of a run that `curation takedown` has made: digest of the other's run.json
 
     def signal_types(self, segment: Segment) -> dict[str, pa.DataType]:
         names = set(segment.accounts)
@@ -199,7 +201,8 @@ class Plan:
     @cached_property
     def origin(self) -> str:
         """What the run is made of and from; not where it lies, nor what an index had for it."""
-        return digest_of([[s.key for s in self.segments], [asdict(f) for f in self.files]])
+        taken = [self.recipe.takedown.plain()] if self.recipe.takedown else []
+        return digest_of([[s.key for s in self.segments], [asdict(f) for f in self.files], *taken])
 
     def indexed(self) -> list[tuple[StageSpec, Path]]:
         """The global steps that have an index of earlier crawls, and where it lies."""
@@ -251,6 +254,7 @@ class Plan:
             "signals": dict(self.types),
             "indexes": {name: list(batches) for name, batches in self.indexes.items()},
             "models": self.models,
+            **self._taken(),
             "segments": [
                 {
                     "index": segment.index,
@@ -264,6 +268,13 @@ class Plan:
                 for segment in self.segments
             ],
         }
+
+    def _taken(self) -> dict[str, Any]:
+        """What `run.json` says of a takedown, where there is one."""
+        if self.recipe.takedown is None:
+            return {}
+        previous = {"previous": self.previous} if self.previous else {}
+        return {"takedown": {"digests": self.recipe.takedown.plain(), **previous}}
 
     @property
     def path(self) -> Path:
@@ -296,7 +307,10 @@ def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
     _signals_are_given(segments, types)
     if run is None:
         identity = digest_of(
-            [recipe.resolved(), [s.key for s in segments], [asdict(f) for f in files]]
+            [
+                *(recipe.resolved(), [s.key for s in segments], [asdict(f) for f in files]),
+                *([recipe.takedown.plain()] if recipe.takedown else []),
+            ]
         )
         run = Path("runs") / f"{settings.name}-{identity[:8]}"
     plan = Plan(Path(os.path.abspath(run)), recipe, units, segments, types)
@@ -681,13 +695,16 @@ def _open(path: Path, stamp: int) -> Plan:
     for entry in record["import_path"]:
         if entry not in sys.path:
             sys.path.append(entry)
-    recipe = load(record["recipe"])
+    taken = record.get("takedown")
+    sealed = None if taken is None else Sealed(frozenset(taken["digests"]))
+    recipe = replace(load(record["recipe"]), takedown=sealed)
     keys = [segment["key"] for segment in record["segments"]]
     units = units_of(recipe, [InputFile(**entry) for entry in record["inputs"]])
     batches = {name: tuple(names) for name, names in record.get("indexes", {}).items()}
     segments = cut(recipe, keys)
     used = record.get("models", {})
-    return Plan(path.parent, recipe, units, segments, record["signals"], batches, used)
+    previous = "" if taken is None else taken.get("previous", "")
+    return Plan(path.parent, recipe, units, segments, record["signals"], batches, used, previous)
 
 
 def open_plan(run: str | Path) -> Plan:
@@ -743,10 +760,12 @@ def tasks_of(
 def reading_tasks(plan: Plan) -> list[Task]:
     """The tasks of the first segment, one per unit."""
     consumed = {}
+    sealed = plan.recipe.takedown
+    taken = [] if sealed is None else [digest_of(sealed.plain())]
     for unit in plan.units:
         identity = [unit.input.path, unit.input.size, unit.input.version]
         if unit.span is not None:
             identity += [unit.span.start, unit.span.stop]
-        consumed[unit.ordinal] = digest_of(identity)
+        consumed[unit.ordinal] = digest_of([*identity, *taken])
     sizes = [unit.weight for unit in plan.units]
     return tasks_of(plan, plan.segments[0], consumed, sizes)

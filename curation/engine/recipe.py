@@ -20,6 +20,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from curation.engine.listed import ListError, Sealed, read_list
 from curation.filters import thresholds
 from curation.filters.language import LID_176, Language
 from curation.filters.parameters import LIST, MAPPING, SINGLE
@@ -252,6 +253,7 @@ class RecipeModel(_Model):
     failure_ceiling: float = Field(default=0.02, ge=0, le=1)  # share of failed documents or units
     collapse: CollapseModel = CollapseModel()  # where deduplication stops the run
     input: Input
+    takedown: str | None = None  # path of a list of ids and URLs that are not read
     thresholds: str | None = None  # by language: the name of a table, or the path of your own
     stages: tuple[Any, ...] = ()
     output: OutputModel = OutputModel()
@@ -281,6 +283,7 @@ class Recipe:
     settings: RecipeModel
     stages: tuple[StageSpec, ...]
     warnings: tuple[str, ...] = ()  # one line each, for whoever starts it
+    takedown: Sealed | None = None  # whose documents are not read
 
     def resolved(self) -> dict[str, Any]:
         """The recipe with every default filled in, less its input paths: the listing is frozen
@@ -288,6 +291,7 @@ class Recipe:
         plain = self.settings.model_dump(mode="json")
         plain["input"].pop("paths", None)
         del plain["thresholds"]  # they are in the stages
+        del plain["takedown"]  # what it lists is frozen beside the recipe, and says nothing
         plain["stages"] = [
             {spec.type: {**spec.parameters(), "as": spec.name}} for spec in self.stages
         ]
@@ -339,7 +343,18 @@ def load(
                     "put it after (a stage that reads no text says `needs_text = False`)"
                 )
     _languages_are_known(stages, encoded)
-    return Recipe(model, stages, (*_foreign_scores(stages, table), *_english_rules(stages)))
+    warnings = (*_foreign_scores(stages, table), *_english_rules(stages))
+    return Recipe(model, stages, warnings, _takedown(model.takedown))
+
+
+def _takedown(path: str | None) -> Sealed | None:
+    """The list that a recipe names."""
+    if path is None:
+        return None
+    try:
+        return read_list(path).sealed()
+    except ListError as error:
+        raise RecipeError(f"takedown: {error}") from None
 
 
 def _names_table(setting: str) -> bool:

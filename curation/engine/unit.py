@@ -47,6 +47,7 @@ from curation.engine.exchange import (
     whole,
 )
 from curation.engine.ledger import Account, ConservationError, Sizes, check_chain, check_reader
+from curation.engine.listed import Sealed, mask
 from curation.engine.plan import Plan, Segment, Task, Unit, check_models
 from curation.engine.progress import Heartbeat
 from curation.engine.reapply import Earlier
@@ -305,10 +306,12 @@ def _place(entry: Entry | None) -> list[Any] | None:
     return None if entry is None else [entry.offset, entry.single]
 
 
-def read_unit(
-    plan: Plan, unit: Unit, tally: Tally, entry: Entry | None = None
-) -> Iterator[RawDocument | RawBatch]:
-    """The documents of a unit, with what the recipe knows of all of them filled in.
+Raw = RawDocument | RawBatch | None
+
+
+def read_unit(plan: Plan, unit: Unit, tally: Tally, entry: Entry | None = None) -> Iterator[Raw]:
+    """The documents of a unit, with what the recipe knows of all of them filled in; None in place
+    of one that the recipe's takedown lists: the others have the rows that they have without it.
 
     An input that cannot be read, or is not what was listed, makes the unit incomplete. `entry`: see
     `Task`.
@@ -321,11 +324,12 @@ def read_unit(
             tally.problem("changed", 0, "since the run was planned")
             return
         known = {"source": settings.source, "crawl": crawl, "license": settings.license}
-        for raw in read_raw(settings.reader, file.path, tally, settings.options(), span):
+        reading = read_raw(settings.reader, file.path, tally, settings.options(), span)
+        for raw in _left(reading, plan.recipe.takedown, tally):
             if isinstance(raw, RawBatch):
                 yield _filled(raw, known)
                 continue
-            for name, value in known.items():
+            for name, value in known.items() if raw is not None else ():
                 setattr(raw, name, getattr(raw, name) or value)
             yield raw
         if not same_input(file):
@@ -335,6 +339,30 @@ def read_unit(
         tally.problem("unreadable", start + tally.bytes, error.strerror or str(error))
     except InputError as error:
         tally.problem("unreadable", 0, str(error))
+
+
+def _left(
+    reading: Iterator[RawDocument | RawBatch], listed: Sealed | None, tally: Tally
+) -> Iterator[Raw]:
+    """What is not taken down, and None for each document that is; they are counted as skipped."""
+    if listed is None:
+        yield from reading
+        return
+    for raw in reading:
+        if not isinstance(raw, RawBatch):
+            taken = listed.holds(raw.id, raw.url)
+            tally.take_down(int(taken))
+            yield None if taken else raw
+            continue
+        urls = raw.columns["url"].to_pylist() if "url" in raw.columns else [None] * len(raw)
+        gone = mask(listed, raw.columns["id"].to_pylist(), urls)
+        tally.take_down(int(gone.sum()))
+        start = 0
+        for stop in [*np.flatnonzero(gone).tolist(), len(raw)]:
+            yield RawBatch({name: c.slice(start, stop - start) for name, c in raw.columns.items()})
+            if stop < len(raw):
+                yield None
+            start = stop + 1
 
 
 def _filled(raw: RawBatch, known: Mapping[str, str | None]) -> RawBatch:
@@ -355,12 +383,16 @@ def _said(values: pa.Array) -> pa.Array:
 _PLAIN = ("id", "url", "date", "source", "crawl", "license", "language", "media_type", "charset")
 
 
-def batches(raws_in: Iterator[RawDocument | RawBatch]) -> Iterator[Documents]:
-    """Raw documents as batches; nothing that is written depends on where a batch ends."""
+def batches(raws_in: Iterator[Raw]) -> Iterator[Documents]:
+    """Raw documents as batches; nothing that is written depends on where a batch ends. None has a
+    row, too, which no document has."""
     rows: list[int] = []
     raws: list[RawDocument] = []
     size = row = 0
     for raw in raws_in:
+        if raw is None:
+            row += 1
+            continue
         if isinstance(raw, RawBatch):
             if raws:
                 yield _columns(rows, raws)

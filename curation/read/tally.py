@@ -58,6 +58,12 @@ class Tally:
         self.records += count
         self.documents += count
 
+    def take_down(self, count: int) -> None:
+        """Count documents that were kept as skipped, since a list takes them down."""
+        if count:
+            self.documents -= count
+            self.skipped["takedown"] += count
+
     def problem(
         self, reason: str, offset: int, detail: str = "", *, incomplete: bool = True
     ) -> None:
