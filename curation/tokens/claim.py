@@ -30,7 +30,7 @@ def claim(directory: Path, name: str, said: Mapping[str, Any]) -> None:
     if mark.is_file():
         if _read(mark) != said:
             raise NotOurs(f"{directory}: {name} there tells of another one; choose another")
-    elif directory.is_dir() and any(directory.iterdir()):
+    elif directory.is_dir() and set(directory.iterdir()) - set(directory.glob(f".{name}.*.tmp")):
         raise NotOurs(f"{directory}: not empty, and not of this command; choose another")
     for leftover in directory.rglob(".*.tmp"):
         leftover.unlink()
