@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from curation.tokens import sharding
 from curation.tokens.sharding import ShardError, gather, read_rows, scatter, write_rows
 from manifests.files import file_digest
-from manifests.rows import Rows
+from manifests.order import BLOCK, Deal, Order, parts_of
+from manifests.rows import ROW_GROUP, Rows
+from manifests.tokens import File
 
 NAMES = ["web", "code", "books"]
-LATE = 10**9  # a sample that nobody asks for
 
 
 def made(rows: int, source: int, dtype: str = "uint16", length: int = 6) -> Rows:
@@ -43,27 +44,15 @@ def same(one: Rows, other: Rows) -> bool:
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in fields)
 
 
-class Dealt:
-    """An order that is a table: sources by chance, the rows of each epoch shuffled."""
-
-    def __init__(self, rows: list[int], samples: int) -> None:
-        random = np.random.default_rng(samples)
-        full = [s for s, n in enumerate(rows) if n]
-        epochs: list[list[np.ndarray]] = [[] for _ in rows]
-        draws = [0] * len(rows)
-        self.table: list[tuple[int, int, int]] = []
-        for _ in range(samples):
-            s = int(random.choice(full))
-            epoch, index = divmod(draws[s], rows[s])
-            if index == 0:
-                epochs[s].append(random.permutation(rows[s]))
-            self.table.append((s, epoch, int(epochs[s][epoch][index])))
-            draws[s] += 1
-        self._where = {place: sample for sample, place in enumerate(self.table)}
-
-    def sample_of(self, source: int, epoch: int, rows: np.ndarray) -> np.ndarray:
-        found = [self._where.get((source, epoch, row), LATE) for row in rows.tolist()]
-        return np.array(found, dtype=np.int64)
+def dealt(rows: list[int], *weights: list[float]) -> Order:
+    """An order over sources of so many rows; each BLOCK samples the next weights."""
+    deals = []
+    for number, wanted in enumerate(weights or [[1.0] * len(rows)]):
+        parts = parts_of(
+            [w if n else 0 for w, n in zip(wanted, rows, strict=True)], [1] * len(rows)
+        )
+        deals.append(Deal(number * BLOCK, parts))
+    return Order(7, NAMES[: len(rows)], rows, deals)
 
 
 def packed(folder: Path, rows: Rows, cuts: list[int], source: int) -> list[tuple[int, Path]]:
@@ -77,12 +66,12 @@ def packed(folder: Path, rows: Rows, cuts: list[int], source: int) -> list[tuple
     return files
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(st.data())
 def test_shards_are_the_samples_in_order_whatever_the_groups(data: Any) -> None:
-    counts = data.draw(st.tuples(*[st.integers(0, 9)] * 3).filter(any))
-    samples = data.draw(st.integers(1, 40))
-    order = Dealt(list(counts), samples)
+    counts = data.draw(st.tuples(*[st.integers(0, 99)] * 2, st.integers(1, 99)))
+    samples = data.draw(st.integers(1, 60) | st.integers(BLOCK - 1, BLOCK + 60))
+    order = dealt(list(counts), [0.7, 0.2, 0.1], [0, 0.5, 0.5])
     sources = [made(count, source) for source, count in enumerate(counts)]
     stems = []
     with TemporaryDirectory() as name:
@@ -94,24 +83,25 @@ def test_shards_are_the_samples_in_order_whatever_the_groups(data: Any) -> None:
             for group in filter(None, (files[:half], files[half:])):
                 stems.append(folder / f"run-{len(stems)}")
                 scatter(order, source, group, samples, NAMES, stems[-1], folder)
-        shard_rows = data.draw(st.integers(1, samples))
+        shard_rows = data.draw(st.integers(samples // 5 + 1, samples))
         shards = [
             gather(data.draw(st.permutations(stems)), first, min(first + shard_rows, samples))
             for first in range(0, samples, shard_rows)
         ]
     whole = Rows.join(sources)
     firsts = np.concatenate([[0], np.cumsum(counts)])
-    wanted = whole.take(np.array([firsts[source] + row for source, _, row in order.table]))
+    source, _, row = order.locate(np.arange(samples))
+    wanted = whole.take(firsts[source] + row)
     assert same(Rows.join(shards), wanted)
 
 
 def test_a_sample_that_is_missing_or_there_twice_is_named(tmp_path: Path) -> None:
-    rows, order = made(8, 0), Dealt([8], 8)
+    rows, order = made(8, 0), dealt([8])
     files = packed(tmp_path, rows, [5], 0)
     one, other = tmp_path / "one", tmp_path / "other"
     scatter(order, 0, files[:1], 8, NAMES, one, tmp_path)
     scatter(order, 0, files[1:], 8, NAMES, other, tmp_path)
-    gone = min(sample for sample, place in enumerate(order.table) if place[2] >= 5)
+    gone = int(np.argmax(order.locate(np.arange(8))[2] >= 5))
     with pytest.raises(ShardError, match=f"sample {gone} is 0 times"):
         gather([one], 0, 8)
     with pytest.raises(ShardError, match=f"sample {gone} is 2 times"):
@@ -121,7 +111,7 @@ def test_a_sample_that_is_missing_or_there_twice_is_named(tmp_path: Path) -> Non
 def test_a_run_file_is_written_in_chunks_and_its_facts_are_those_of_its_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows, order = made(20, 1, "uint32"), Dealt([0, 20], 50)
+    rows, order = made(20, 1, "uint32"), dealt([0, 20])
     files = packed(tmp_path, rows, [], 1)
     whole = scatter(order, 1, files, 50, NAMES, tmp_path / "whole", tmp_path)
     monkeypatch.setattr(sharding, "CHUNK", 7 * 6 * 4)
@@ -134,25 +124,28 @@ def test_a_run_file_is_written_in_chunks_and_its_facts_are_those_of_its_bytes(
 
 def test_the_bytes_of_a_file_do_not_depend_on_the_parts_in_which_rows_come(tmp_path: Path) -> None:
     rows = Rows.join([made(100, 0), made(60, 2)])
-    whole = write_rows(tmp_path / "whole.parquet", [rows], NAMES, tmp_path)
+    written = write_rows(tmp_path / "whole.parquet", [rows], NAMES, tmp_path)
     cuts = [0, 0, 1, 63, 64, 130, 160]
     pieces = [rows.take(np.arange(a, b)) for a, b in pairwise(cuts)]
-    parts = write_rows(tmp_path / "parts.parquet", pieces, NAMES, tmp_path)
+    output, file = write_rows(tmp_path / "parts.parquet", pieces, NAMES, tmp_path)
     data = (tmp_path / "parts.parquet").read_bytes()
     assert data == (tmp_path / "whole.parquet").read_bytes()
-    assert parts.sha256 == whole.sha256 == hashlib.sha256(data).hexdigest()
+    assert (output.digest, file.sha256) == (written[0].digest, written[1].sha256)
+    assert (output.digest, output.bytes) == file_digest(tmp_path / output.path)
     filled = rows.filled()
-    assert parts.tokens == {"web": filled[:100].sum(), "books": filled[100:].sum()}
-    assert (parts.output.rows, parts.output.bytes) == (160, len(data))
+    tokens = {"web": filled[:100].sum(), "books": filled[100:].sum()}
+    sha256 = hashlib.sha256(data).hexdigest()
+    assert file == File("parts.parquet", output.rows, len(data), sha256, tokens)
     assert same(Rows.join(list(read_rows(tmp_path / "parts.parquet", NAMES))), rows)
     groups = pq.read_metadata(tmp_path / "whole.parquet")
     sizes = [groups.row_group(g).num_rows for g in range(groups.num_row_groups)]
-    assert sizes == [64, 64, 32]
+    assert sum(sizes) == 160 and set(sizes[:-1]) == {ROW_GROUP}
 
 
 def test_a_file_without_rows_has_the_form_of_the_others(tmp_path: Path) -> None:
-    none = write_rows(tmp_path / "none.parquet", [made(3, 0).take(np.arange(0))], NAMES, tmp_path)
-    assert (none.output.rows, none.tokens) == (0, {})
+    none = made(3, 0).take(np.arange(0))
+    _, file = write_rows(tmp_path / "none.parquet", [none], NAMES, tmp_path)
+    assert (file.rows, file.tokens) == (0, {})
     assert pq.read_schema(tmp_path / "none.parquet").field("tokens").type.list_size == 6
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +22,11 @@ import pyarrow.parquet as pq
 
 from manifests.arrays import load_array, save_array, save_chunks
 from manifests.files import AtomicFile
+from manifests.order import Order
 from manifests.records import Output
-from manifests.rows import Rows, from_table, schema, to_table
+from manifests.rows import PARQUET, ROW_GROUP, Rows, from_table, schema, to_table
+from manifests.tokens import File
 
-ROW_GROUP = 64  # rows
 CHUNK = 16 << 20  # bytes of tokens that are read or written at a time
 
 #: The arrays of a run file beside `samples` and `tokens`: those of `Rows`.
@@ -36,23 +37,11 @@ class ShardError(ValueError):
     """Run files that do not hold every sample of a shard exactly once."""
 
 
-class Order(Protocol):
-    """What sharding wants to know of the order of samples."""
-
-    def sample_of(self, source: int, epoch: int, rows: np.ndarray) -> np.ndarray: ...
-
-
-@dataclass(frozen=True)
-class Written:
-    """A file of packed rows: its facts for the receipt and for the manifest."""
-
-    output: Output
-    sha256: str
-    tokens: dict[str, int]  # by source, without padding
-
-
-def write_rows(path: Path, parts: Iterable[Rows], names: Sequence[str], run: Path) -> Written:
-    """Writes rows (at least one part, which may be empty) as Parquet.
+def write_rows(
+    path: Path, parts: Iterable[Rows], names: Sequence[str], run: Path
+) -> tuple[Output, File]:
+    """Writes rows (at least one part, which may be empty) as Parquet; the facts of the file for a
+    receipt and for the manifest, with the path relative to `run`.
 
     `names`: the sources in the order of their ordinals. The bytes depend on the rows alone and not
     on the parts in which they come.
@@ -63,22 +52,19 @@ def write_rows(path: Path, parts: Iterable[Rows], names: Sequence[str], run: Pat
         for group in _regrouped(parts):
             if writer is None:
                 kind = schema(group.tokens.shape[1], group.tokens.dtype.name)
-                writer = pq.ParquetWriter(
-                    pa.PythonFile(file, mode="w"),
-                    kind,
-                    compression="zstd",
-                    compression_level=1,
-                    use_dictionary=["source"],
-                )
+                writer = pq.ParquetWriter(pa.PythonFile(file, mode="w"), kind, **PARQUET)
             writer.write_table(to_table(group, names), row_group_size=ROW_GROUP)
             count += len(group)
             np.add.at(tokens, group.sources, group.filled())
         if writer is None:
             raise ValueError(f"{path}: no rows, not even an empty part")
         writer.close()
-    output = Output(str(path.relative_to(run)), file.size, count, file.digest)
-    counted = zip(names, tokens.tolist(), strict=True)
-    return Written(output, file.sha256, {name: n for name, n in counted if n})
+    place = str(path.relative_to(run))
+    counted = {name: n for name, n in zip(names, tokens.tolist(), strict=True) if n}
+    return (
+        Output(place, file.size, count, file.digest),
+        File(place, count, file.size, file.sha256, counted),
+    )
 
 
 class _Hashed(AtomicFile):
@@ -145,7 +131,7 @@ def scatter(
     """Stores the rows of packed files (at least one) in the order of the samples that want them.
 
     `files`: of each the number that its first row has among the rows of the source, and its place.
-    Rows whose sample is not below `samples` are left out; a row of several epochs is stored once
+    Rows that none of the first `samples` wants are left out; a row of several epochs is stored once
     for each. Writes `<stem>.<array>.npy`. Memory is that of the rows of the files and of one CHUNK.
     """
     rows, numbers = _group(files, names)
@@ -221,10 +207,10 @@ def _draws(
     more = len(numbers) > 0
     while more:
         found = order.sample_of(source, epoch, numbers)
-        inside = np.flatnonzero(found < samples)
+        inside = np.flatnonzero((found >= 0) & (found < samples))
         wanted.append(found[inside])
         taken.append(inside)
-        more = len(inside) == len(numbers)  # else the samples of the next epoch are all too late
+        more = len(inside) == len(numbers)  # else all samples of the next epoch are too late
         epoch += 1
     none = np.empty(0, np.int64)
     return np.concatenate([none, *wanted]), np.concatenate([none, *taken])
