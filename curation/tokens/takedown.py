@@ -214,8 +214,7 @@ def _rewrite(
             place += len(rows)
             yield without(rows, pieces, pad)
 
-    made = write_rows(output / file.path, parts(), manifest.names, output)
-    return File(file.path, made.output.rows, made.output.bytes, made.sha256, made.tokens)
+    return write_rows(output / file.path, parts(), manifest.names, output)[1]
 
 
 def _less(manifest: Manifest, one: _Found, gone: _Gone, fresh: Mapping[str, File]) -> Split:
