@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +21,7 @@ from curation.tokens.claim import NotOurs
 from curation.tokens.packed import DamagedFile
 from curation.tokens.takedown import takedown
 from manifests.files import AtomicFile
-from manifests.tokens import File, Manifest
+from manifests.tokens import Corpus, File, Manifest
 
 
 @pytest.fixture(scope="module")
@@ -240,3 +241,30 @@ def test_a_list_by_address_finds_what_leads_to_the_same_page(
         [pq.read_table(tmp_path / "new" / f.path)["id"].to_numpy() for f in _provenance(manifest)]
     )
     assert _name("web", 7) not in names
+
+
+def test_provenance_says_where_the_texts_lie_in_the_new_corpus(
+    manifest: Manifest, tmp_path: Path
+) -> None:
+    gone = {_name("web", 7), _name("web", 20), _name("code", 0)}
+
+    def remake(place: Path) -> Corpus:
+        for path in (manifest.directory / "corpus" / "documents").iterdir():
+            table = pq.read_table(path)
+            rows = [row for row in table.to_pylist() if row["id"] not in gone]
+            (place / "documents").mkdir(parents=True, exist_ok=True)
+            made = pa.Table.from_pylist(rows, schema=table.schema)
+            pq.write_table(made, place / "documents" / path.name)
+        return Corpus("corpus", "1" * 32, {})
+
+    takedown(manifest, Listed(frozenset(gone)), tmp_path / "new", remake)
+    made = Manifest.load(tmp_path / "new")
+    assert made.corpus == Corpus("corpus", "1" * 32, {})
+    count = 0
+    for file in _provenance(made):
+        for row in pq.read_table(made.directory / file.path).to_pylist():
+            text = pq.read_table(made.directory / row["file"]).slice(row["row"], 1)
+            assert text["id"].to_pylist() == [row["id"]]
+            count += 1
+    assert count > 80
+    _holds_together(made)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,15 +21,17 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from curation.tokens.claim import claim
 from curation.tokens.deletion import holds, without
 from curation.tokens.packed import DamagedFile, batches, read_table, write_table
 from curation.tokens.sharding import write_rows
+from manifests.files import file_digest
 from manifests.hashing import keys, salt
 from manifests.records import digest_of
 from manifests.rows import Rows
-from manifests.tokens import NAME, SPLITS, File, Manifest, Source, Split
+from manifests.tokens import NAME, SPLITS, Corpus, File, Manifest, Source, Split, SplitName
 
 MARK = "takedown.json"
 
@@ -49,149 +51,145 @@ class Listed(Protocol):
 class _Gone:
     """What was taken out of some files of rows."""
 
-    rows: list[int] = field(default_factory=list)  # by number in the file(s)
+    rows: list[int] = field(default_factory=list)  # their numbers
     pieces: int = 0
     copies: int = 0
     tokens: int = 0
 
 
 @dataclass
-class _Found:
-    """Listed documents of one split of a source: by the number of the file that has pieces of
-    them, their ids."""
+class _Hits:
+    """Listed documents of one split of a source, and the windows that have copies of them."""
 
-    source: Source
-    split: str
-    files: dict[int, list[str]] = field(default_factory=dict)
-
-    @property
-    def held(self) -> Split:
-        return self.source.splits[self.split]
-
-    def documents(self) -> set[str]:
-        return {name for names in self.files.values() for name in names}
+    ids: set[str] = field(default_factory=set)
+    windows: set[int] = field(default_factory=set)
 
 
-def takedown(manifest: Manifest, listed: Listed, output: Path) -> dict[str, Any]:
+#: Of a file of the corpus that has other rows now: by old row the new one.
+Moved = Mapping[str, np.ndarray]
+
+
+def takedown(
+    manifest: Manifest,
+    listed: Listed,
+    output: Path,
+    remake: Callable[[Path], Corpus] | None = None,
+) -> dict[str, Any]:
     """Makes a directory like that of the manifest, without the listed documents.
 
-    The same command goes on where it was stopped. Raises NotOurs where the directory holds
-    something else, DamagedFile where a file is not what the manifest says.
+    `remake` makes the corpus without them at a path and says what it is; without it the new
+    manifest has none. The same command goes on where it was stopped. Raises NotOurs where the
+    directory holds something else, DamagedFile where a file is not what the manifest says.
     """
     entries = sorted({*listed.ids, *listed.urls})
     said = {"schema": 1, "previous": manifest.digest, "list": digest_of(entries)}
     claim(output, MARK, said)
-    found, met = _find(manifest, listed)
-    names = sorted(set().union(*(one.documents() for one in found)))
+    corpus = remake(output / "corpus") if remake else None
+    hits, met = _find(manifest, listed)
+    names = sorted(set().union(*(hit.ids for hit in hits.values())))
     fresh: dict[str, File] = {}
-    total, samples = _Gone(), []
-    sources = {source.name: source for source in manifest.sources}
-    for one in found:
-        gone = _rewrite_split(manifest, one, output, fresh)
-        own = sources[one.source.name]
-        held = _less(manifest, one, gone, fresh)
-        sources[own.name] = replace(own, splits={**own.splits, one.split: held})
-        total.pieces += gone.pieces
-        total.copies += gone.copies
-        total.tokens += gone.tokens
-        if one.split == "train":
-            samples += _samples(manifest, one.source.name, np.array(gone.rows, np.int64))
-    shards = _rewrite_shards(manifest, names, sorted(samples), output, fresh)
+    gone = {place: _rewrite_packed(manifest, place, hits[place], output, fresh) for place in hits}
+    samples = sorted(
+        sample
+        for (source, split), taken in gone.items()
+        if split == "train"
+        for sample in _samples(manifest, source, np.array(taken.rows, np.int64))
+    )
+    shards = _rewrite_shards(manifest, names, samples, output, fresh)
+    _rewrite_provenance(manifest, hits, _moved(manifest, corpus, output), output, fresh)
     linked = _link_others(manifest, output, fresh)
+    total = {
+        "documents": len(names),
+        "copies": sum(taken.copies for taken in gone.values()),
+        "pieces": sum(taken.pieces for taken in gone.values()),
+        "tokens": sum(taken.tokens for taken in gone.values()),
+    }
     made = replace(
         manifest,
-        sources=tuple(_realised(list(sources.values()), shards)),
+        sources=tuple(_sources(manifest, hits, gone, fresh, shards)),
         shards=shards,
-        corpus=None,
+        corpus=corpus,
         takedown={
-            **{"previous": manifest.digest, "ids": digest_of(names)},
-            **{"documents": len(names), "copies": total.copies, "tokens": total.tokens},
+            **{"previous": manifest.digest, "ids": digest_of(names), **total},
             "samples": len(samples),
         },
         directory=output,
     )
     made.save(output / NAME)
     return {
-        **{"output": str(output), "manifest": made.digest, "previous": manifest.digest},
-        **{"documents": len(names), "copies": total.copies},
-        **{"pieces": total.pieces, "tokens": total.tokens},
-        "samples": sorted(samples),
-        **{"rewritten": sorted(fresh), "linked": linked},
+        **{"output": str(output), "manifest": made.digest, "previous": manifest.digest, **total},
+        **{"ids": names, "samples": samples, "rewritten": sorted(fresh), "linked": linked},
+        "found": sorted(met),
         "not_found": [entry for entry in entries if entry not in met],
     }
 
 
 # ---------------------------------------------------------------- finding
 
+Place = tuple[str, SplitName]  # a source by name, and one of its splits
 
-def _find(manifest: Manifest, listed: Listed) -> tuple[list[_Found], set[str]]:
+
+def _find(manifest: Manifest, listed: Listed) -> tuple[dict[Place, _Hits], set[str]]:
     """Where listed documents are, and the entries of the list that mean one."""
-    found, met = [], set[str]()
+    hits: dict[Place, _Hits] = {}
+    met = set[str]()
     for source in manifest.sources:
         for split in SPLITS:
-            one = _Found(source, split)
-            numbers = {_window(file): n for n, file in enumerate(one.held.files)}
-            for window, name, entries in _looked_for(manifest, one.held, listed):
-                met |= entries
-                one.files.setdefault(numbers[window], []).append(name)
-            found += [one] if one.files else []
-    return found, met
+            found = _Hits()
+            for row in _looked_for(manifest, source.splits[split], listed):
+                if entries := listed.entries(row["id"], row["url"]):
+                    met.update(entries)
+                    found.ids.add(row["id"])
+                    found.windows.update(
+                        _window_of(manifest, source.splits[split], row["id"], copy)
+                        for copy in range(row["copies"])
+                    )
+            if found.ids:
+                hits[source.name, split] = found
+    return hits, met
 
 
-def _looked_for(
-    manifest: Manifest, held: Split, listed: Listed
-) -> Iterator[tuple[int, str, set[str]]]:
-    """Window, id and entries of each listed document of a split, once for each window.
-
-    An id tells its window; for a URL all provenance is read. The other copies of what is found lie
-    in windows that its id tells, too.
-    """
-    files = {_window(file): file for file in held.provenance}
+def _looked_for(manifest: Manifest, held: Split, listed: Listed) -> Iterator[dict[str, Any]]:
+    """Provenance of the documents of a split that may be listed. An id tells its window, which is
+    that of its first copy; for a URL all provenance is read."""
     ids = sorted(listed.ids)
-    left = set(files) if listed.urls else {_home(manifest, held, name, 0) for name in ids}
-    seen = set[int]()
-    while wanted := sorted((left & set(files)) - seen):
-        for window in wanted:
-            seen.add(window)
-            table = read_table(manifest, files[window], ["id", "url", "copies"])
+    own = {_window_of(manifest, held, name, 0) for name in ids}
+    for file in held.provenance:
+        if listed.urls or _window(file) in own:
+            table = read_table(manifest, file, ["id", "url", "copies"])
             if not listed.urls:
                 table = table.filter(pc.is_in(table["id"], value_set=pa.array(ids, pa.string())))
-            for row in table.to_pylist():
-                if entries := listed.entries(row["id"], row["url"]):
-                    yield window, row["id"], set(entries)
-                    copies = range(row["copies"])
-                    left |= {_home(manifest, held, row["id"], copy) for copy in copies}
+            yield from table.to_pylist()
 
 
 def _window(file: File) -> int:
     return int(Path(file.path).stem.removeprefix("part-"))
 
 
-def _home(manifest: Manifest, held: Split, name: str, copy: int) -> int:
-    """The window of a copy of a document."""
+def _window_of(manifest: Manifest, held: Split, name: str, copy: int) -> int:
     key = int(keys(salt(manifest.seed, "packing"), _words([name]), copy)[0])
     return key >> (64 - held.window_bits)
 
 
-def _words(names: list[str]) -> np.ndarray:
+def _words(names: Sequence[str]) -> np.ndarray:
     """Ids of 32 hex digits as (n, 2) uint64."""
     data = b"".join(bytes.fromhex(name) for name in names)
     return np.frombuffer(data, ">u8").astype(np.uint64).reshape(-1, 2)
 
 
-# ---------------------------------------------------------------- rewriting
+# ---------------------------------------------------------------- rows
 
 
-def _rewrite_split(manifest: Manifest, one: _Found, output: Path, fresh: dict[str, File]) -> _Gone:
-    """The packed files and provenance of a split that have listed documents, without them."""
-    gone = _Gone()
-    begins = np.cumsum([0, *(file.rows for file in one.held.files)]).tolist()
-    for number, names in sorted(one.files.items()):
-        packed, provenance = one.held.files[number], one.held.provenance[number]
-        fresh[packed.path] = _rewrite(manifest, packed, names, output, gone, begins[number])
-        table = read_table(manifest, provenance)
-        kept = table.filter(pc.invert(pc.is_in(table["id"], value_set=pa.array(names))))
-        fresh[provenance.path] = write_table(output, provenance.path, kept)
+def _rewrite_packed(
+    manifest: Manifest, place: Place, hits: _Hits, output: Path, fresh: dict[str, File]
+) -> _Gone:
+    """The packed files of a split that have copies of listed documents, without them."""
+    source, split = place
+    gone, first = _Gone(), 0
+    for file in manifest.source(source).splits[split].files:
+        if _window(file) in hits.windows:
+            fresh[file.path] = _rewrite(manifest, file, sorted(hits.ids), output, gone, first)
+        first += file.rows
     return gone
 
 
@@ -217,25 +215,6 @@ def _rewrite(
     return write_rows(output / file.path, parts(), manifest.names, output)[1]
 
 
-def _less(manifest: Manifest, one: _Found, gone: _Gone, fresh: Mapping[str, File]) -> Split:
-    """What a split is without them."""
-    held, documents = one.held, len(one.documents())
-    tokens = held.tokens - gone.tokens
-    return replace(
-        held,
-        documents=held.documents - documents,
-        copies=held.copies - gone.copies,
-        tokens=tokens,
-        pieces=held.pieces - gone.pieces,
-        fill=tokens / (held.rows * manifest.sequence_length),
-        files=tuple(fresh.get(file.path, file) for file in held.files),
-        provenance=tuple(fresh.get(file.path, file) for file in held.provenance),
-    )
-
-
-# ---------------------------------------------------------------- samples
-
-
 def _samples(manifest: Manifest, name: str, rows: np.ndarray) -> list[int]:
     """The samples that are these rows of a source, in all epochs."""
     order, source = manifest.order(), manifest.names.index(name)
@@ -255,7 +234,7 @@ def _rewrite_shards(
     Raises DamagedFile where one holds such documents at other samples than the order says.
     """
     begins = np.cumsum([0, *(file.rows for file in manifest.shards)])
-    wanted = np.array(samples, np.int64)
+    wanted = np.array(samples if manifest.shards else [], np.int64)
     shard_of = np.searchsorted(begins, wanted, side="right") - 1
     for number in np.unique(shard_of).tolist():
         file, gone = manifest.shards[number], _Gone()
@@ -265,11 +244,112 @@ def _rewrite_shards(
     return tuple(fresh.get(file.path, file) for file in manifest.shards)
 
 
-def _realised(sources: list[Source], shards: tuple[File, ...]) -> Iterator[Source]:
-    tokens = {s.name: sum(file.tokens.get(s.name, 0) for file in shards) for s in sources}
+# ---------------------------------------------------------------- provenance
+
+
+def _moved(manifest: Manifest, corpus: Corpus | None, output: Path) -> Moved:
+    """Where the texts lie now, of the files of the corpus that are not what they were.
+
+    Raises DamagedFile where the new corpus has other documents than the old one less some.
+    """
+    moved: dict[str, np.ndarray] = {}
+    if corpus is None or manifest.corpus is None:
+        return moved
+    for old in sorted((manifest.directory / manifest.corpus.path / "documents").glob("*.parquet")):
+        new = output / corpus.path / "documents" / old.name
+        if new.exists() and (os.path.samefile(old, new) or file_digest(old) == file_digest(new)):
+            continue
+        ids = pq.read_table(old, columns=["id"])["id"]
+        left = pq.read_table(new, columns=["id"])["id"] if new.exists() else ids.slice(0, 0)
+        stays = pc.is_in(ids, value_set=left.combine_chunks())
+        if not ids.filter(stays).equals(left):
+            raise DamagedFile(f"{new}: not the documents of the old corpus, less some")
+        path = f"{manifest.corpus.path}/documents/{old.name}"
+        moved[path] = np.cumsum(stays.to_numpy()) - 1
+    return moved
+
+
+def _rewrite_provenance(
+    manifest: Manifest,
+    hits: Mapping[Place, _Hits],
+    moved: Moved,
+    output: Path,
+    fresh: dict[str, File],
+) -> None:
+    """The provenance of listed documents goes; that of others says where their texts lie now."""
+    for source in manifest.sources:
+        for split in SPLITS:
+            hit = hits.get((source.name, split), _Hits())
+            for file in source.splits[split].provenance:
+                if not moved and _window(file) not in hit.windows:
+                    continue
+                table = read_table(manifest, file)
+                gone = pc.is_in(table["id"], value_set=pa.array(sorted(hit.ids), pa.string()))
+                left = _located(table.filter(pc.invert(gone)), moved)
+                if not left.equals(table):
+                    fresh[file.path] = write_table(output, file.path, left)
+
+
+def _located(table: pa.Table, moved: Moved) -> pa.Table:
+    files, rows = table["file"], table["row"].to_numpy().copy()
+    for path, fresh in moved.items():
+        mine = pc.fill_null(pc.equal(files, path), False).to_numpy()
+        rows[mine] = fresh[rows[mine]]
+    column = table.schema.get_field_index("row")
+    return table.set_column(column, table.schema.field(column), pa.array(rows))
+
+
+# ---------------------------------------------------------------- the manifest
+
+
+def _sources(
+    manifest: Manifest,
+    hits: Mapping[Place, _Hits],
+    gone: Mapping[Place, _Gone],
+    fresh: Mapping[str, File],
+    shards: Sequence[File],
+) -> Iterator[Source]:
+    """What the sources are now. Shares are counted in the shards; where there are none, by draws
+    and the average row, as the run counts them."""
+    splits: dict[str, dict[SplitName, Split]] = {}
+    for source in manifest.sources:
+        splits[source.name] = {
+            split: _less(
+                manifest,
+                source.splits[split],
+                len(hits[source.name, split].ids) if (source.name, split) in hits else 0,
+                gone.get((source.name, split), _Gone()),
+                fresh,
+            )
+            for split in SPLITS
+        }
+    tokens = {name: float(sum(f.tokens.get(name, 0) for f in shards)) for name in manifest.names}
+    if not shards:
+        draws = manifest.order().draws(manifest.samples).tolist()
+        for name, drawn in zip(manifest.names, draws, strict=True):
+            train = splits[name]["train"]
+            tokens[name] = drawn * train.tokens / train.rows if train.rows else 0.0
     total = sum(tokens.values())
-    for source in sources:
-        yield replace(source, realised=tokens[source.name] / total if total else 0.0)
+    for source in manifest.sources:
+        share = tokens[source.name] / total if total else 0.0
+        yield replace(source, realised=share, splits=splits[source.name])
+
+
+def _less(
+    manifest: Manifest, held: Split, documents: int, gone: _Gone, fresh: Mapping[str, File]
+) -> Split:
+    """What a split is without what went."""
+    tokens, room = held.tokens - gone.tokens, held.rows * manifest.sequence_length
+    return replace(
+        held,
+        documents=held.documents - documents,
+        copies=held.copies - gone.copies,
+        tokens=tokens,
+        pieces=held.pieces - gone.pieces,
+        fill=tokens / room if room else 0.0,
+        files=tuple(fresh.get(file.path, file) for file in held.files),
+        provenance=tuple(fresh.get(file.path, file) for file in held.provenance),
+    )
 
 
 # ---------------------------------------------------------------- linking
@@ -278,7 +358,7 @@ def _realised(sources: list[Source], shards: tuple[File, ...]) -> Iterator[Sourc
 def _link_others(manifest: Manifest, output: Path, fresh: Mapping[str, File]) -> int:
     """Links (else copies) every file of the manifest that was not written anew; how many."""
     held = [source.splits[split] for source in manifest.sources for split in SPLITS]
-    files = [file for split in held for file in (*split.files, *split.provenance)]
+    files = [file for part in held for file in (*part.files, *part.provenance)]
     others = [file for file in (*files, *manifest.shards) if file.path not in fresh]
     for file in others:
         _link(manifest.directory / file.path, output / file.path, file.bytes)
