@@ -31,7 +31,7 @@ from manifests.files import file_digest
 from manifests.hashing import keys, salt
 from manifests.records import digest_of
 from manifests.rows import Rows
-from manifests.tokens import NAME, SPLITS, Corpus, File, Manifest, Source, Split, SplitName
+from manifests.tokens import NAME, SPLITS, Corpus, File, Manifest, Source, Split
 
 MARK = "takedown.json"
 
@@ -126,7 +126,7 @@ def takedown(
 
 # ---------------------------------------------------------------- finding
 
-Place = tuple[str, SplitName]  # a source by name, and one of its splits
+Place = tuple[str, str]  # a source by name, and one of its splits
 
 
 def _find(manifest: Manifest, listed: Listed) -> tuple[dict[Place, _Hits], set[str]]:
@@ -311,7 +311,7 @@ def _sources(
 ) -> Iterator[Source]:
     """What the sources are now. Shares are counted in the shards; where there are none, by draws
     and the average row, as the run counts them."""
-    splits: dict[str, dict[SplitName, Split]] = {}
+    splits: dict[str, dict[str, Split]] = {}
     for source in manifest.sources:
         splits[source.name] = {
             split: _less(
