@@ -190,6 +190,11 @@ def _parser() -> argparse.ArgumentParser:
         "--replay", type=_positive, metavar="K", help="do K tasks again, compare bytes"
     )
 
+    sub = verb("takedown", _takedown)
+    sub.add_argument("list", metavar="LIST", help="a file with an id or a URL in each line")
+    sub.add_argument("run", metavar="RUN")
+    sub.add_argument("--output", metavar="DIR", required=True, help="the new run")
+
     sub = verb("export", _export)
     sub.add_argument("run", metavar="RUN")
     sub.add_argument("--to", choices=("datatrove",), required=True, help="whose files")
@@ -684,6 +689,26 @@ def _verify(options: argparse.Namespace) -> int:
     found = verify.check(open_plan(options.run), options.replay or 0)
     _print_json(found) if options.json else print(verify.render(found))
     return DONE if found["holds"] else FAILED
+
+
+def _takedown(options: argparse.Namespace) -> int:
+    """A new run without the documents that a list of ids and URLs names."""
+    from curation import takedown
+    from curation.engine.exchange import DamagedFile
+    from curation.engine.recount import OtherStages
+
+    try:
+        listed = takedown.read_list(options.list)
+    except takedown.ListError as error:
+        return _say(USAGE, str(error))
+    try:
+        found = takedown.takedown_run(Path(options.run), listed, Path(options.output))
+    except (takedown.Refused, DamagedFile, OtherStages) as error:
+        return _say(FAILED, str(error))
+    _print_json(found) if options.json else print(takedown.render(found))
+    for entry in found["not_found"]:
+        print(f"curation: {entry}: the run has no such document", file=sys.stderr)
+    return PARTIAL if found["not_found"] else DONE
 
 
 def _doctor(options: argparse.Namespace) -> int:

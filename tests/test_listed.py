@@ -1,4 +1,4 @@
-"""Lists of documents to take down, and reading with one: what is listed is not read, all else is."""
+"""Lists of documents to take down, and reading with one: all but what is listed is read."""
 
 from __future__ import annotations
 

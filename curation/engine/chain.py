@@ -364,9 +364,13 @@ class Chain:
             if name not in ("content", "media_type", "charset", "words")
         }
         state.docs = Documents({**columns_left, "text": text})
-        state.sizes = measure(state.docs, before.keys)
+        state.sizes = self._measure(state, before.keys)
         account.edit(before, state.sizes, changed)
         account.keep(state.sizes)
+
+    def _measure(self, state: State, keys: np.ndarray) -> Sizes:
+        """Sizes of the living after an edit."""
+        return measure(state.docs, keys)
 
     # Groups of filters
 

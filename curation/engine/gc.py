@@ -23,7 +23,7 @@ from manifests.records import Receipt, canonical
 
 #: The files of an unfinished write: `.NAME.<12 hex digits>.tmp` (manifests/files.py).
 _TEMPORARY = re.compile(r"\..*\.[0-9a-f]{12}\.tmp")
-_RELEASED = "released.json"
+RELEASED = "released.json"
 
 
 class Refused(RuntimeError):
@@ -44,14 +44,14 @@ def released(run: Path) -> frozenset[str]:
     """Outputs that were removed on purpose (`--intermediates`), as receipts name them: that they
     are missing is no fault, and no reason to make them again."""
     try:
-        return frozenset(json.loads((run / _RELEASED).read_bytes())["outputs"])
+        return frozenset(json.loads((run / RELEASED).read_bytes())["outputs"])
     except (OSError, ValueError, KeyError, TypeError):
         return frozenset()
 
 
 def forget_released(run: Path) -> None:
     """What was removed on purpose is needed after all: it counts as missing from now on."""
-    (run / _RELEASED).unlink(missing_ok=True)
+    (run / RELEASED).unlink(missing_ok=True)
 
 
 def find(plan: Plan, intermediates: bool = False) -> tuple[list[Garbage], list[str]]:
@@ -150,7 +150,7 @@ def remove(plan: Plan, garbage: list[Garbage]) -> None:
     freed = {str(g.path.relative_to(plan.run)) for g in garbage if g.why == "intermediate"}
     if freed:
         outputs = sorted(freed | released(plan.run))
-        write_bytes(plan.run / _RELEASED, canonical({"schema": 1, "outputs": outputs}) + b"\n")
+        write_bytes(plan.run / RELEASED, canonical({"schema": 1, "outputs": outputs}) + b"\n")
     for item in garbage:
         if [item] == _garbage(item.path, item.why):
             item.path.unlink(missing_ok=True)

@@ -38,6 +38,16 @@ class Amount:
             known = self.words is not None and other.words is not None
             self.words = self.words + other.words if known else None  # type: ignore[operator]
 
+    def take(self, other: Amount) -> None:
+        """The reverse of `add`."""
+        self.documents -= other.documents
+        self.bytes -= other.bytes
+        if not self.documents:
+            self.words = 0
+        elif other.documents:
+            known = self.words is not None and other.words is not None
+            self.words = self.words - other.words if known else None  # type: ignore[operator]
+
     def plain(self) -> dict[str, int | None]:
         return {"documents": self.documents, "words": self.words, "bytes": self.bytes}
 
@@ -86,6 +96,9 @@ class KeySum:
 
     def plus(self, other: KeySum) -> KeySum:
         return KeySum((self.high + other.high) & _MASK, (self.low + other.low) & _MASK)
+
+    def minus(self, other: KeySum) -> KeySum:
+        return KeySum((self.high - other.high) & _MASK, (self.low - other.low) & _MASK)
 
     def plain(self) -> str:
         return f"{self.high:016x}{self.low:016x}"
@@ -187,6 +200,26 @@ class Account:
         self.sum_in = self.sum_in.plus(KeySum.of(plain["sums"]["in"]))
         self.sum_kept = self.sum_kept.plus(KeySum.of(plain["sums"]["kept"]))
         self.sum_out = self.sum_out.plus(KeySum.of(plain["sums"]["out"]))
+
+    def take(self, other: Account) -> None:
+        """Takes documents out of the account that are booked alone in another one: the reverse of
+        `merge`. A reason that no document is left of goes as well."""
+        self.entered.take(other.entered)
+        self.kept.take(other.kept)
+        self.failed.take(other.failed)
+        self.edited.take(other.edited)
+        for reason, amount in other.dropped.items():
+            self.dropped[reason].take(amount)
+        self.dropped = {reason: a for reason, a in self.dropped.items() if a.documents}
+        self.failures = self.failures - other.failures  # counts of 0 go
+        self.would_drop.subtract(other.would_drop)
+        self.removed_words -= other.removed_words
+        self.removed_bytes -= other.removed_bytes
+        self.inserted_words -= other.inserted_words
+        self.inserted_bytes -= other.inserted_bytes
+        self.sum_in = self.sum_in.minus(other.sum_in)
+        self.sum_kept = self.sum_kept.minus(other.sum_kept)
+        self.sum_out = self.sum_out.minus(other.sum_out)
 
     def imbalance(self) -> str | None:
         """What does not balance, or None."""

@@ -27,7 +27,7 @@ class ListError(ValueError):
 
 
 def address(url: str) -> str:
-    """What a URL is compared as: its canonical form (`exact_dedup`), or itself where it has none."""
+    """What a URL is compared as: its canonical form, or itself where it has none."""
     return canonical_url(url) or url
 
 

@@ -77,6 +77,9 @@ def _duplicate_of(plan: Plan, segment: Segment, row: dict[str, Any]) -> dict[str
     if step is None:
         return None
     name = row[f"{step}.survivor"]
+    if name is None:  # `curation takedown` has taken it out
+        gone = {"survivor": None, "url": None, "outcome": "taken down", "then": None}
+        return {"step": step, "reason": row["reason"], **gone, **evidence(row, step)}
     known = list(_rows(plan, "id", [name]))
     rows = [
         (other, r)
@@ -193,5 +196,5 @@ def _duplicate_lines(found: dict[str, Any] | None) -> Iterator[str]:
     while found is not None:
         known = " ".join(filter(None, [one_line(found["url"] or ""), shown_evidence(found)]))
         fate = found["outcome"] or "not in this run: a document of earlier crawls"
-        yield f"  survivor {found['survivor']} ({fate})  {known}".rstrip()
+        yield f"  survivor {found['survivor'] or '-'} ({fate})  {known}".rstrip()
         found = found["then"]
