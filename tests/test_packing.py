@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curation.tokens import reference
+from curation.tokens import kernels, reference
 from curation.tokens.packing import (
     ALGORITHMS,
     DOC,
@@ -49,6 +49,24 @@ def split(lengths: list[int], row: int) -> list[tuple[int, int, int]]:
         for d, length in enumerate(lengths)
         for at in range(0, length, row)
     ]
+
+
+@compiling
+@given(st.lists(st.integers(0, 12)), st.integers(0, 3))
+def test_the_counting_sort_is_its_reference(values: list[int], more: int) -> None:
+    order = np.empty(len(values), np.int64)
+    kernels.counting_sort(longs(values), max(values, default=0) + more, order)
+    assert order.tolist() == reference.counting_sort(values)
+
+
+@compiling
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9), st.integers(0, 40)), max_size=6))
+def test_copying_pieces_is_its_reference(pieces: list[tuple[int, int, int]]) -> None:
+    source, target = bytes(range(50)), bytes(50)
+    starts, sizes, places = ([piece[i] for piece in pieces] for i in range(3))
+    found, read_only = np.frombuffer(target, np.uint8).copy(), np.frombuffer(source, np.uint8)
+    kernels.copy_pieces(read_only, longs(starts), longs(sizes), longs(places), found)
+    assert found.tobytes() == reference.copy_pieces(source, starts, sizes, places, target)
 
 
 @compiling

@@ -66,7 +66,7 @@ def packed(folder: Path, rows: Rows, cuts: list[int], source: int) -> list[tuple
     return files
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=12)
 @given(st.data())
 def test_shards_are_the_samples_in_order_whatever_the_groups(data: Any) -> None:
     counts = data.draw(st.tuples(*[st.integers(0, 99)] * 2, st.integers(1, 99)))

@@ -1,11 +1,16 @@
 """The plain Python of `kernels`: slow, and meant to be read.
 
-What may live here: packing over lists of lengths.
+What may live here: packing over lists of lengths, sorting and copying over lists.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+
+def counting_sort(values: Sequence[int]) -> list[int]:
+    """The indices of the values, ascending and stable."""
+    return sorted(range(len(values)), key=lambda i: values[i])
 
 
 def best_fit(lengths: Sequence[int], length: int, most: int) -> list[int]:
@@ -41,3 +46,13 @@ def concat(lengths: Sequence[int], length: int, most: int) -> list[tuple[int, in
                 count += 1
             used += 1
     return pieces
+
+
+def copy_pieces(
+    source: bytes, starts: Sequence[int], sizes: Sequence[int], places: Sequence[int], target: bytes
+) -> bytes:
+    """The target after each piece of the source was written to its place."""
+    written = bytearray(target)
+    for start, size, place in zip(starts, sizes, places, strict=True):
+        written[place : place + size] = source[start : start + size]
+    return bytes(written)

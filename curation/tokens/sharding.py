@@ -27,7 +27,7 @@ from manifests.records import Output
 from manifests.rows import PARQUET, ROW_GROUP, Rows, from_table, schema, to_table
 from manifests.tokens import File
 
-CHUNK = 16 << 20  # bytes of tokens that are read or written at a time
+CHUNK = 4 << 20  # bytes of tokens that are read or written at a time
 
 #: The arrays of a run file beside `samples` and `tokens`: those of `Rows`.
 _FIELDS = ("starts", "lengths", "offsets", "ids", "sources")
@@ -100,8 +100,11 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[Rows]:
     """The rows of a packed file or shard, some at a time. Raises ValueError that names the file."""
     with _opened(path) as file:
         length, dtype = _form(file)
-        for batch in file.iter_batches(max(CHUNK // (length * dtype.itemsize), 1)):
-            yield from_table(pa.Table.from_batches([batch]), names)
+        step = max(CHUNK // (ROW_GROUP * length * dtype.itemsize), 1)
+        for first in range(0, file.num_row_groups, step):
+            # Not `iter_batches`: it takes the whole file into memory.
+            groups = range(first, min(first + step, file.num_row_groups))
+            yield from_table(file.read_row_groups(groups, use_threads=False), names)
 
 
 @contextmanager
