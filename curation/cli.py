@@ -192,12 +192,17 @@ def _parser() -> argparse.ArgumentParser:
 
     sub = verb("takedown", _takedown)
     sub.add_argument("list", metavar="LIST", help="a file with an id or a URL in each line")
-    sub.add_argument("run", metavar="RUN")
-    sub.add_argument("--output", metavar="DIR", required=True, help="the new run")
+    sub.add_argument("run", metavar="RUN|MANIFEST")
+    sub.add_argument("--output", metavar="DIR", required=True, help="the new run or manifest")
 
     sub = verb("export", _export)
-    sub.add_argument("run", metavar="RUN")
-    sub.add_argument("--to", choices=("datatrove",), required=True, help="whose files")
+    sub.add_argument("run", metavar="RUN|MANIFEST")
+    sub.add_argument(
+        *("--format", "--to"),
+        choices=("datatrove", "megatron", "npy"),
+        required=True,
+        help="whose files: datatrove for the documents of a run, the others for its tokens",
+    )
     sub.add_argument("directory", metavar="DIR", help="new, or of the same export")
 
     sub = verb("gc", _gc)
@@ -620,7 +625,19 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    """Write the documents of a run as files that another system reads."""
+    """Write documents of a run, or tokens of a manifest, as files that another system reads."""
+    from curation.engine.recipe import RecipeError
+
+    place = Path(options.run)
+    tokens = options.format != "datatrove"
+    if tokens and (place / "segments").is_dir() and not _is_manifest(place):
+        raise RecipeError(f"--format {options.format} wants a manifest; {place} is a run")
+    if not tokens and _is_manifest(place):
+        raise RecipeError(f"--format datatrove wants a run; {place} is a manifest")
+    return _export_tokens(options) if tokens else _export_documents(options)
+
+
+def _export_documents(options: argparse.Namespace) -> int:
     from curation.engine.plan import open_plan
     from curation.inspect import export
 
@@ -629,6 +646,31 @@ def _export(options: argparse.Namespace) -> int:
     for path, problem in found["unfinished"].items():
         print(f"curation: {path}: {problem}", file=sys.stderr)
     return PARTIAL if found["unfinished"] else DONE
+
+
+def _export_tokens(options: argparse.Namespace) -> int:
+    from curation.tokens import export
+    from curation.tokens.claim import NotOurs
+    from curation.tokens.packed import DamagedFile
+    from manifests.tokens import Manifest, ManifestError
+
+    try:
+        manifest = Manifest.load(options.run)
+        found = export.export(manifest, options.format, Path(options.directory))
+    except (NotOurs, ManifestError) as error:
+        return _say(USAGE, str(error))
+    except DamagedFile as error:
+        return _say(FAILED, str(error))
+    _print_json(found) if options.json else print(export.render(found))
+    return DONE
+
+
+def _is_manifest(path: str | Path) -> bool:
+    """Whether a path is a token manifest or a directory that has one."""
+    from manifests.tokens import NAME
+
+    place = Path(path)
+    return place.is_file() or (place / NAME).is_file()
 
 
 def _gc(options: argparse.Namespace) -> int:
@@ -692,22 +734,33 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _takedown(options: argparse.Namespace) -> int:
-    """A new run without the documents that a list of ids and URLs names."""
-    from curation import takedown
+    """A new run or manifest without the documents that a list of ids and URLs names."""
+    from curation import takedown, takedown_manifest
     from curation.engine.exchange import DamagedFile
     from curation.engine.recount import OtherStages
+    from curation.tokens.claim import NotOurs
+    from curation.tokens.packed import DamagedFile as DamagedTokens
+    from manifests.tokens import ManifestError
 
     try:
         listed = takedown.read_list(options.list)
     except takedown.ListError as error:
         return _say(USAGE, str(error))
+    place = (Path(options.run), listed, Path(options.output))
     try:
-        found = takedown.takedown_run(Path(options.run), listed, Path(options.output))
-    except (takedown.Refused, DamagedFile, OtherStages) as error:
+        if _is_manifest(options.run):
+            found = takedown_manifest.takedown_manifest(*place)
+            shown = takedown_manifest.render(found)
+        else:
+            found = takedown.takedown_run(*place)
+            shown = takedown.render(found)
+    except (NotOurs, ManifestError) as error:
+        return _say(USAGE, str(error))
+    except (takedown.Refused, DamagedFile, DamagedTokens, OtherStages) as error:
         return _say(FAILED, str(error))
-    _print_json(found) if options.json else print(takedown.render(found))
+    _print_json(found) if options.json else print(shown)
     for entry in found["not_found"]:
-        print(f"curation: {entry}: the run has no such document", file=sys.stderr)
+        print(f"curation: {entry}: no such document", file=sys.stderr)
     return PARTIAL if found["not_found"] else DONE
 
 

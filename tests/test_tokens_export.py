@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from make_tokens import EOS, make
 
+from curation import cli
 from curation.tokens.claim import NotOurs
 from curation.tokens.export import export
 from curation.tokens.packed import DamagedFile
@@ -157,3 +158,35 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DamagedFile, match=str(path)):
         export(manifest, "megatron", tmp_path / "out")
     assert not (tmp_path / "out" / "train" / "code.idx").exists()
+
+
+def test_the_command_line_exports_a_manifest(
+    manifest: Manifest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, out = str(manifest.directory), str(tmp_path / "out")
+    assert cli.main(["export", place, "--format", "megatron", out]) == 0
+    assert f"--train-data-path 0.5 {out}/train/web 0.3 " in capsys.readouterr().out
+    assert cli.main(["export", f"{place}/manifest.json", "--format", "npy", out, "--json"]) == 2
+    assert "choose another" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("form", "where", "said"),
+    [
+        ("datatrove", "", "--format datatrove wants a run"),
+        ("npy", "nowhere", "nowhere: No such file"),
+        ("npy", "tokenizer/tokenizer.json", "no manifest of kind tokens"),
+    ],
+)
+def test_what_cannot_be_exported_is_said_in_one_line(
+    form: str,
+    where: str,
+    said: str,
+    manifest: Manifest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place = str(manifest.directory / where)
+    assert cli.main(["export", place, "--format", form, str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1

@@ -33,9 +33,7 @@ from curation.engine.exchange import (
     GROUPS,
     RETENTION,
     DamagedFile,
-    load_array,
     load_removals,
-    save_array,
     whole,
 )
 from curation.engine.gc import RELEASED, released
@@ -47,6 +45,7 @@ from curation.engine.recount import Recount, recount
 from curation.engine.samples import PER_REASON
 from curation.engine.stats import books_of, collect, conservation, ended, timings
 from curation.engine.tables import TableWriter, read_batches, write_table
+from manifests.arrays import load_array, save_array
 from manifests.files import write_bytes
 from manifests.records import Output, Receipt, canonical, digest, digest_of
 

@@ -39,8 +39,11 @@ MARK = "takedown.json"
 class Listed(Protocol):
     """Which documents are to go: ids (32 hex digits) and URLs as a person wrote them."""
 
-    ids: frozenset[str]
-    urls: frozenset[str]
+    @property
+    def ids(self) -> frozenset[str]: ...
+
+    @property
+    def urls(self) -> frozenset[str]: ...
 
     def entries(self, id: str, url: str | None) -> list[str]:
         """The entries of the list that a document is meant by; none where it is not listed."""
