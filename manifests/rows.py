@@ -16,11 +16,19 @@ import pyarrow as pa
 
 SCHEMA = "rows/1"
 
-#: Rows of a row group of packed files and shards.
+#: Rows of a row group of packed files and shards. Fewer make files larger and reading in order
+#: slower; more are read for nothing where single rows are wanted (docs/tokens.d/manifest.md).
 ROW_GROUP = 64
 
-#: How `pyarrow.parquet` writes packed files and shards.
-PARQUET: dict[str, Any] = {"compression": "none", "use_dictionary": False}
+#: How `pyarrow.parquet` writes packed files and shards. Parquet has no integers of 16 bits: split
+#: by bytes, the halves that are 0 pack away (docs/tokens.d/manifest.md has sizes and speeds).
+PARQUET: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": ["source"],
+    "column_encoding": {"tokens.list.element": "BYTE_STREAM_SPLIT"},
+    "write_statistics": False,
+}
 
 _KEY = b"gristmill.schema"
 

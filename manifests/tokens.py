@@ -7,7 +7,7 @@ is canonical JSON; its `digest` is BLAKE2b-128 of everything else in it. Paths a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -242,7 +242,7 @@ class Manifest:
             for entry in self.dealing.mixture
         ]
 
-    def order(self, deals: list[Deal] | None = None) -> Order:
+    def order(self, deals: Sequence[Deal] | None = None) -> Order:
         """The order of the samples; with other deals the order of another mixture of the same rows.
 
         Raises ManifestError where this version has another order than the manifest was made with.
