@@ -22,6 +22,7 @@ from curation.tokens.packed import DamagedFile
 from curation.tokens.takedown import takedown
 from manifests.files import AtomicFile
 from manifests.tokens import Corpus, File, Manifest
+from manifests.verify import check
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +123,7 @@ def test_pieces_of_listed_documents_go_and_nothing_else_changes(
         left = [row for row in rows if row["id"] not in gone]
         assert pq.read_table(made.directory / after.path).to_pylist() == left
     _holds_together(made)
+    assert check(made).problems == []
     assert (made.dealing, made.tokenizer) == (manifest.dealing, manifest.tokenizer)
     assert made.takedown is not None and made.takedown["previous"] == manifest.digest
     assert found["documents"] == made.takedown["documents"] == len(gone)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from curation.tokens.sharding import read_rows
 from manifests.files import AtomicFile
+from manifests.reader import changed
 from manifests.rows import Rows
 from manifests.tokens import File, Manifest
 
@@ -24,14 +25,9 @@ class DamagedFile(RuntimeError):
 
 def whole(manifest: Manifest, file: File) -> Path:
     """Where a file lies, after its bytes were held against its SHA-256. Raises DamagedFile."""
-    path = manifest.directory / file.path
-    try:
-        said = _sha256(path)
-    except OSError as error:
-        raise DamagedFile(f"{path}: {error.strerror}") from None
-    if said != file.sha256:
-        raise DamagedFile(f"{path}: its bytes are not those that the manifest says")
-    return path
+    if problem := changed(manifest.directory, file, digests=True):
+        raise DamagedFile(f"{manifest.directory}/{problem}")
+    return manifest.directory / file.path
 
 
 def batches(manifest: Manifest, file: File) -> Iterator[Rows]:

@@ -28,10 +28,10 @@ from curation.tokens.deletion import holds, without
 from curation.tokens.packed import DamagedFile, batches, read_table, write_table
 from curation.tokens.sharding import write_rows
 from manifests.files import file_digest
-from manifests.hashing import keys, salt
 from manifests.records import digest_of
 from manifests.rows import Rows
 from manifests.tokens import NAME, SPLITS, Corpus, File, Manifest, Source, Split
+from manifests.trace import window_number, window_of
 
 MARK = "takedown.json"
 
@@ -144,7 +144,7 @@ def _find(manifest: Manifest, listed: Listed) -> tuple[dict[Place, _Hits], set[s
                     met.update(entries)
                     found.ids.add(row["id"])
                     found.windows.update(
-                        _window_of(manifest, source.splits[split], row["id"], copy)
+                        window_of(manifest, source.splits[split], row["id"], copy)
                         for copy in range(row["copies"])
                     )
             if found.ids:
@@ -156,22 +156,13 @@ def _looked_for(manifest: Manifest, held: Split, listed: Listed) -> Iterator[dic
     """Provenance of the documents of a split that may be listed. An id tells its window, which is
     that of its first copy; for a URL all provenance is read."""
     ids = sorted(listed.ids)
-    own = {_window_of(manifest, held, name, 0) for name in ids}
+    own = {window_of(manifest, held, name, 0) for name in ids}
     for file in held.provenance:
-        if listed.urls or _window(file) in own:
+        if listed.urls or window_number(file) in own:
             table = read_table(manifest, file, ["id", "url", "copies"])
             if not listed.urls:
                 table = table.filter(pc.is_in(table["id"], value_set=pa.array(ids, pa.string())))
             yield from table.to_pylist()
-
-
-def _window(file: File) -> int:
-    return int(Path(file.path).stem.removeprefix("part-"))
-
-
-def _window_of(manifest: Manifest, held: Split, name: str, copy: int) -> int:
-    key = int(keys(salt(manifest.seed, "packing"), _words([name]), copy)[0])
-    return key >> (64 - held.window_bits)
 
 
 def _words(names: Sequence[str]) -> np.ndarray:
@@ -190,7 +181,7 @@ def _rewrite_packed(
     source, split = place
     gone, first = _Gone(), 0
     for file in manifest.source(source).splits[split].files:
-        if _window(file) in hits.windows:
+        if window_number(file) in hits.windows:
             fresh[file.path] = _rewrite(manifest, file, sorted(hits.ids), output, gone, first)
         first += file.rows
     return gone
@@ -284,7 +275,7 @@ def _rewrite_provenance(
         for split in SPLITS:
             hit = hits.get((source.name, split), _Hits())
             for file in source.splits[split].provenance:
-                if not moved and _window(file) not in hit.windows:
+                if not moved and window_number(file) not in hit.windows:
                     continue
                 table = read_table(manifest, file)
                 gone = pc.is_in(table["id"], value_set=pa.array(sorted(hit.ids), pa.string()))
