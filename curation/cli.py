@@ -42,6 +42,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     from curation.engine.driver import Collapsed, RunFailed
     from curation.engine.recipe import RecipeError
+    from manifests.tokens import ManifestError
 
     try:
         code: int = options.do(options)
@@ -52,7 +53,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     except Collapsed as error:
         print(error.evidence, file=sys.stderr)
         return _say(FAILED, str(error))
-    except RunFailed as error:
+    except (RunFailed, ManifestError) as error:
         return _say(FAILED, str(error))
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -185,7 +186,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("-n", type=int, default=3, metavar="N", help="samples each way (default 3)")
 
     sub = verb("verify", _verify)
-    sub.add_argument("run", metavar="RUN")
+    sub.add_argument("run", metavar="RUN|MANIFEST")
     sub.add_argument(
         "--replay", type=_positive, metavar="K", help="do K tasks again, compare bytes"
     )
@@ -194,6 +195,10 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("list", metavar="LIST", help="a file with an id or a URL in each line")
     sub.add_argument("run", metavar="RUN|MANIFEST")
     sub.add_argument("--output", metavar="DIR", required=True, help="the new run or manifest")
+
+    sub = verb("diff", _diff)
+    sub.add_argument("a", metavar="A", help="a run, or a manifest of tokens")
+    sub.add_argument("b", metavar="B", help="another of the same kind")
 
     sub = verb("export", _export)
     sub.add_argument("run", metavar="RUN|MANIFEST")
@@ -233,7 +238,10 @@ def _parser() -> argparse.ArgumentParser:
     kinds = trace.add_subparsers(dest="kind", required=True, parser_class=_Parser)
     sub = _adder(kinds)("doc", _trace)
     sub.add_argument("document", metavar="ID_OR_URL")
-    sub.add_argument("--in", dest="run", metavar="RUN", required=True)
+    sub.add_argument("--in", dest="run", metavar="RUN|MANIFEST", required=True)
+    sub = _adder(kinds)("sequence", _trace_sequence)
+    sub.add_argument("manifest", metavar="MANIFEST")
+    sub.add_argument("sample", metavar="N", type=int, help="from 0 on")
 
     models = verbs.add_parser("models", help="models and lists: what there is, and getting them")
     _models_verbs(_adder(models.add_subparsers(dest="kind", required=True, parser_class=_Parser)))
@@ -626,15 +634,17 @@ def _status(options: argparse.Namespace) -> int:
 
 def _export(options: argparse.Namespace) -> int:
     """Write documents of a run, or tokens of a manifest, as files that another system reads."""
+    from curation.engine.plan import open_plan
     from curation.engine.recipe import RecipeError
+    from curation.inspect import manifest
 
-    place = Path(options.run)
-    tokens = options.format != "datatrove"
-    if tokens and (place / "segments").is_dir() and not _is_manifest(place):
-        raise RecipeError(f"--format {options.format} wants a manifest; {place} is a run")
-    if not tokens and _is_manifest(place):
-        raise RecipeError(f"--format datatrove wants a run; {place} is a manifest")
-    return _export_tokens(options) if tokens else _export_documents(options)
+    there = manifest.find(options.run)
+    if (options.format == "datatrove") is (there is None):
+        return _export_tokens(options, there) if there else _export_documents(options)
+    if there is None:
+        open_plan(options.run)  # says what is wrong where no run lies there, either
+        raise RecipeError(f"--format {options.format} wants a manifest; {options.run} is a run")
+    raise RecipeError(f"--format datatrove wants a run; {options.run} is a manifest of tokens")
 
 
 def _export_documents(options: argparse.Namespace) -> int:
@@ -648,29 +658,19 @@ def _export_documents(options: argparse.Namespace) -> int:
     return PARTIAL if found["unfinished"] else DONE
 
 
-def _export_tokens(options: argparse.Namespace) -> int:
+def _export_tokens(options: argparse.Namespace, manifest: Any) -> int:
     from curation.tokens import export
     from curation.tokens.claim import NotOurs
     from curation.tokens.packed import DamagedFile
-    from manifests.tokens import Manifest, ManifestError
 
     try:
-        manifest = Manifest.load(options.run)
         found = export.export(manifest, options.format, Path(options.directory))
-    except (NotOurs, ManifestError) as error:
+    except NotOurs as error:
         return _say(USAGE, str(error))
     except DamagedFile as error:
         return _say(FAILED, str(error))
     _print_json(found) if options.json else print(export.render(found))
     return DONE
-
-
-def _is_manifest(path: str | Path) -> bool:
-    """Whether a path is a token manifest or a directory that has one."""
-    from manifests.tokens import NAME
-
-    place = Path(path)
-    return place.is_file() or (place / NAME).is_file()
 
 
 def _gc(options: argparse.Namespace) -> int:
@@ -726,8 +726,14 @@ def _whatif(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     """Check digests, counts and conservation of a run; with --replay do tasks again."""
     from curation.engine.plan import open_plan
-    from curation.inspect import verify
+    from curation.inspect import manifest, verify
 
+    if there := manifest.find(options.run):
+        if options.replay:
+            return _say(USAGE, "--replay is of documents runs, not of a manifest of tokens")
+        report = manifest.verified(there)
+        _print_json(report) if options.json else print(manifest.render_verified(report))
+        return DONE if report["holds"] else FAILED
     found = verify.check(open_plan(options.run), options.replay or 0)
     _print_json(found) if options.json else print(verify.render(found))
     return DONE if found["holds"] else FAILED
@@ -738,23 +744,23 @@ def _takedown(options: argparse.Namespace) -> int:
     from curation import takedown, takedown_manifest
     from curation.engine.exchange import DamagedFile
     from curation.engine.recount import OtherStages
+    from curation.inspect import manifest
     from curation.tokens.claim import NotOurs
     from curation.tokens.packed import DamagedFile as DamagedTokens
-    from manifests.tokens import ManifestError
 
     try:
         listed = takedown.read_list(options.list)
     except takedown.ListError as error:
         return _say(USAGE, str(error))
-    place = (Path(options.run), listed, Path(options.output))
+    output = Path(options.output)
     try:
-        if _is_manifest(options.run):
-            found = takedown_manifest.takedown_manifest(*place)
+        if there := manifest.find(options.run):
+            found = takedown_manifest.takedown_manifest(there, listed, output)
             shown = takedown_manifest.render(found)
         else:
-            found = takedown.takedown_run(*place)
+            found = takedown.takedown_run(Path(options.run), listed, output)
             shown = takedown.render(found)
-    except (NotOurs, ManifestError) as error:
+    except NotOurs as error:
         return _say(USAGE, str(error))
     except (takedown.Refused, DamagedFile, DamagedTokens, OtherStages) as error:
         return _say(FAILED, str(error))
@@ -762,6 +768,15 @@ def _takedown(options: argparse.Namespace) -> int:
     for entry in found["not_found"]:
         print(f"curation: {entry}: no such document", file=sys.stderr)
     return PARTIAL if found["not_found"] else DONE
+
+
+def _diff(options: argparse.Namespace) -> int:
+    """What differs between two runs, or two manifests: recipes, inputs, counts, files."""
+    from curation.inspect import diff
+
+    found = diff.between(options.a, options.b)
+    _print_json(diff.plain(found)) if options.json else print(diff.render(found))
+    return DONE
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -804,11 +819,26 @@ def _init(options: argparse.Namespace) -> int:
 def _trace(options: argparse.Namespace) -> int:
     """From a document's id or URL to its place in the archive and to what became of it."""
     from curation.engine.plan import open_plan
-    from curation.inspect import trace
+    from curation.inspect import manifest, trace
 
+    if there := manifest.find(options.run):
+        places = manifest.document(there, options.document)
+        _print_json(places) if options.json else print(manifest.render_document(places))
+        return DONE if places else FAILED
     found = trace.document(open_plan(options.run), options.document)
     _print_json(found) if options.json else print(trace.render(found))
     return DONE if found else FAILED
+
+
+def _trace_sequence(options: argparse.Namespace) -> int:
+    """From a sample of a manifest to the documents in it, with their text and origin."""
+    from curation.inspect import manifest
+    from curation.inspect.terminal import Terminal
+    from manifests.tokens import Manifest
+
+    found = manifest.sequence(Manifest.load(options.manifest), options.sample)
+    _print_json(found) if options.json else print(manifest.render(found, Terminal.here()))
+    return DONE
 
 
 def _models_list(options: argparse.Namespace) -> int:

@@ -25,16 +25,15 @@ from manifests.tokens import Corpus, Manifest
 SHOWN = 20  # near-copies that a person is shown
 
 
-def takedown_manifest(path: Path, listed: Listed, output: Path) -> dict[str, Any]:
+def takedown_manifest(manifest: Manifest, listed: Listed, output: Path) -> dict[str, Any]:
     """Writes a manifest and its files anew without the listed documents; the old one stays.
 
     The report is that of `curation.tokens.takedown` and: `near_copies`, documents that the corpus
     holds to be copies of those that went, each with the evidence; None where the corpus is not
     there, and then the new manifest has none, either; `upstream`, runs that the corpus was made of
-    and that still have listed documents, with the near-copies that they know. Raises ManifestError,
-    and what the two takedowns raise.
+    and that still have listed documents, with the near-copies that they know. Raises what the
+    two takedowns raise.
     """
-    manifest = Manifest.load(path)
     plan = _corpus_of(manifest)
 
     def remake(target: Path) -> Corpus:

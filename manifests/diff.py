@@ -1,6 +1,6 @@
-"""What is different between two manifests.
+"""What is different between two manifests, or any two records.
 
-What may live here: two records laid side by side. Lists whose entries have a name are compared by
+What may live here: records laid side by side. Lists whose entries have a name are compared by
 name, files by their SHA-256.
 """
 
@@ -28,7 +28,12 @@ class Difference:
 
 def diff(a: Manifest, b: Manifest) -> list[Difference]:
     """Every place that differs, in the order of the paths; empty for manifests of one digest."""
-    one, other = (dict(_leaves("", _content(manifest))) for manifest in (a, b))
+    return differences(_content(a), _content(b))
+
+
+def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
+    """Every place of two records that differs, in the order of the paths."""
+    one, other = (dict(_leaves("", record)) for record in (a, b))
     return [
         Difference(path, one.get(path), other.get(path))
         for path in sorted(one.keys() | other.keys())
@@ -52,25 +57,29 @@ def _content(manifest: Manifest) -> dict[str, Any]:
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Paths and plain values below a value; an empty object or list is a value."""
     if isinstance(value, Mapping) and "sha256" in value and "rows" in value:
-        yield path, value["sha256"]
+        yield path, str(value["sha256"])[:16]
     elif isinstance(value, Mapping) and value:
         for key, item in value.items():
             yield from _leaves(f"{path}.{key}" if path else key, item)
-    elif isinstance(value, list) and value and all(_name(item) for item in value):
-        for item in value:
-            yield from _leaves(f"{path}.{_name(item)}", item)
+    elif isinstance(value, list) and value and all(_named(item) for item in value):
+        named = [pair for item in value for pair in [_named(item)] if pair]
+        if not isinstance(value[0], Mapping) or "sha256" not in value[0]:
+            yield f"{path}[]", ", ".join(name for name, _ in named)  # their order, too
+        for name, item in named:
+            yield from _leaves(f"{path}.{name}", item)
     else:
         yield path, value
 
 
-def _name(item: Any) -> str | None:
-    """By what an entry of a list is known: its name, its file, the sample that it begins with."""
+def _named(item: Any) -> tuple[str, Any] | None:
+    """An entry of a list by what it is known: its name, its file, the sample that it begins with;
+    a stage of a recipe, which is an object of one key, by what it is called."""
     if not isinstance(item, Mapping):
         return None
-    if "from_sample" in item:
-        return str(item["from_sample"])
-    name = item.get("name", item.get("path"))
-    return name if isinstance(name, str) else None
+    if len(item) == 1 and isinstance(inner := next(iter(item.values())), Mapping):
+        return str(inner.get("as", next(iter(item)))), inner
+    name = item.get("name", item.get("path", item.get("from_sample")))
+    return None if name is None else (str(name), item)
 
 
 def _shown(value: Any) -> str:
