@@ -661,14 +661,11 @@ def _export_documents(options: argparse.Namespace) -> int:
 def _export_tokens(options: argparse.Namespace, manifest: Any) -> int:
     from curation.tokens import export
     from curation.tokens.claim import NotOurs
-    from curation.tokens.packed import DamagedFile
 
     try:
         found = export.export(manifest, options.format, Path(options.directory))
     except NotOurs as error:
         return _say(USAGE, str(error))
-    except DamagedFile as error:
-        return _say(FAILED, str(error))
     _print_json(found) if options.json else print(export.render(found))
     return DONE
 
@@ -746,7 +743,6 @@ def _takedown(options: argparse.Namespace) -> int:
     from curation.engine.recount import OtherStages
     from curation.inspect import manifest
     from curation.tokens.claim import NotOurs
-    from curation.tokens.packed import DamagedFile as DamagedTokens
 
     try:
         listed = takedown.read_list(options.list)
@@ -762,7 +758,7 @@ def _takedown(options: argparse.Namespace) -> int:
             shown = takedown.render(found)
     except NotOurs as error:
         return _say(USAGE, str(error))
-    except (takedown.Refused, DamagedFile, DamagedTokens, OtherStages) as error:
+    except (takedown.Refused, DamagedFile, OtherStages) as error:
         return _say(FAILED, str(error))
     _print_json(found) if options.json else print(shown)
     for entry in found["not_found"]:

@@ -18,9 +18,8 @@ from make_tokens import EOS, make
 from curation import cli
 from curation.tokens.claim import NotOurs
 from curation.tokens.export import export
-from curation.tokens.packed import DamagedFile
 from manifests.files import AtomicFile
-from manifests.tokens import Manifest
+from manifests.tokens import Manifest, ManifestError
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +154,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[50] ^= 1
     path.write_bytes(data)
-    with pytest.raises(DamagedFile, match=str(path)):
+    with pytest.raises(ManifestError, match=str(path)):
         export(manifest, "megatron", tmp_path / "out")
     assert not (tmp_path / "out" / "train" / "code.idx").exists()
 
@@ -171,22 +170,23 @@ def test_the_command_line_exports_a_manifest(
 
 
 @pytest.mark.parametrize(
-    ("form", "where", "said"),
+    ("form", "where", "code", "said"),
     [
-        ("datatrove", "", "--format datatrove wants a run"),
-        ("npy", "nowhere", "nowhere: No such file"),
-        ("npy", "tokenizer/tokenizer.json", "no manifest of kind tokens"),
+        ("datatrove", "", 2, "--format datatrove wants a run"),
+        ("npy", "nowhere", 2, "nowhere: no run lies here"),
+        ("npy", "tokenizer/tokenizer.json", 1, "no manifest of kind tokens"),
     ],
 )
 def test_what_cannot_be_exported_is_said_in_one_line(
     form: str,
     where: str,
+    code: int,
     said: str,
     manifest: Manifest,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     place = str(manifest.directory / where)
-    assert cli.main(["export", place, "--format", form, str(tmp_path / "out")]) == 2
+    assert cli.main(["export", place, "--format", form, str(tmp_path / "out")]) == code
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1

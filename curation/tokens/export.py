@@ -16,10 +16,10 @@ import numpy as np
 from curation.tokens import megatron
 from curation.tokens.claim import claim
 from curation.tokens.documents import filled_tokens, whole_documents
-from curation.tokens.packed import DamagedFile, batches
+from curation.tokens.packed import batches
 from manifests.files import AtomicFile
 from manifests.rows import Rows
-from manifests.tokens import SPLITS, File, Manifest
+from manifests.tokens import SPLITS, File, Manifest, ManifestError
 
 Format = Literal["megatron", "npy"]
 MARK = "export.json"
@@ -29,7 +29,7 @@ _LEVEL = 6  # of gzip
 def export(manifest: Manifest, form: Format, directory: Path) -> dict[str, Any]:
     """Writes the tokens of a manifest into a directory; the same command goes on where it stopped.
 
-    Raises NotOurs where the directory holds something else, DamagedFile where a file is not what
+    Raises NotOurs where the directory holds something else, ManifestError where a file is not what
     the manifest says. Returns what was written, and how it is used.
     """
     claim(directory, MARK, {"schema": 1, "format": form, "manifest": manifest.digest})
@@ -73,7 +73,7 @@ def _documents(
         try:
             yield whole_documents(rows, manifest.tokenizer.eos)
         except ValueError as error:
-            raise DamagedFile(f"{manifest.directory / file.path}: {error}") from None
+            raise ManifestError(f"{manifest.directory / file.path}: {error}") from None
 
 
 # ---------------------------------------------------------------- flat arrays

@@ -25,12 +25,13 @@ import pyarrow.parquet as pq
 
 from curation.tokens.claim import claim
 from curation.tokens.deletion import holds, without
-from curation.tokens.packed import DamagedFile, batches, read_table, write_table
+from curation.tokens.packed import batches, read_table, write_table
 from curation.tokens.sharding import write_rows
-from manifests.files import file_digest
+from manifests.card import card
+from manifests.files import file_digest, write_bytes
 from manifests.records import digest_of
 from manifests.rows import Rows
-from manifests.tokens import NAME, SPLITS, Corpus, File, Manifest, Source, Split
+from manifests.tokens import NAME, SPLITS, Corpus, File, Manifest, ManifestError, Source, Split
 from manifests.trace import window_number, window_of
 
 MARK = "takedown.json"
@@ -82,7 +83,7 @@ def takedown(
 
     `remake` makes the corpus without them at a path and says what it is; without it the new
     manifest has none. The same command goes on where it was stopped. Raises NotOurs where the
-    directory holds something else, DamagedFile where a file is not what the manifest says.
+    directory holds something else, ManifestError where a file is not what the manifest says.
     """
     entries = sorted({*listed.ids, *listed.urls})
     said = {"schema": 1, "previous": manifest.digest, "list": digest_of(entries)}
@@ -118,6 +119,8 @@ def takedown(
         },
         directory=output,
     )
+    upstream = {s.name: s.upstream["stats"] for s in made.sources if "stats" in s.upstream}
+    write_bytes(output / "card.md", card(made, upstream).encode())
     made.save(output / NAME)
     return {
         **{"output": str(output), "manifest": made.digest, "previous": manifest.digest, **total},
@@ -225,7 +228,7 @@ def _rewrite_shards(
 ) -> tuple[File, ...]:
     """The shards, those among them that hold a listed document without it.
 
-    Raises DamagedFile where one holds such documents at other samples than the order says.
+    Raises ManifestError where one holds such documents at other samples than the order says.
     """
     begins = np.cumsum([0, *(file.rows for file in manifest.shards)])
     wanted = np.array(samples if manifest.shards else [], np.int64)
@@ -234,7 +237,7 @@ def _rewrite_shards(
         file, gone = manifest.shards[number], _Gone()
         fresh[file.path] = _rewrite(manifest, file, names, output, gone, int(begins[number]))
         if gone.rows != wanted[shard_of == number].tolist():
-            raise DamagedFile(f"{manifest.directory / file.path}: its rows are not those samples")
+            raise ManifestError(f"{manifest.directory / file.path}: its rows are not those samples")
     return tuple(fresh.get(file.path, file) for file in manifest.shards)
 
 
@@ -244,7 +247,7 @@ def _rewrite_shards(
 def _moved(manifest: Manifest, corpus: Corpus | None, output: Path) -> Moved:
     """Where the texts lie now, of the files of the corpus that are not what they were.
 
-    Raises DamagedFile where the new corpus has other documents than the old one less some.
+    Raises ManifestError where the new corpus has other documents than the old one less some.
     """
     moved: dict[str, np.ndarray] = {}
     if corpus is None or manifest.corpus is None:
@@ -257,7 +260,7 @@ def _moved(manifest: Manifest, corpus: Corpus | None, output: Path) -> Moved:
         left = pq.read_table(new, columns=["id"])["id"] if new.exists() else ids.slice(0, 0)
         stays = pc.is_in(ids, value_set=left.combine_chunks())
         if not ids.filter(stays).equals(left):
-            raise DamagedFile(f"{new}: not the documents of the old corpus, less some")
+            raise ManifestError(f"{new}: not the documents of the old corpus, less some")
         path = f"{manifest.corpus.path}/documents/{old.name}"
         moved[path] = np.cumsum(stays.to_numpy()) - 1
     return moved
@@ -363,7 +366,7 @@ def _link_others(manifest: Manifest, output: Path, fresh: Mapping[str, File]) ->
 
 def _link(source: Path, target: Path, size: int) -> None:
     if not source.is_file() or source.stat().st_size != size:
-        raise DamagedFile(f"{source}: not the file that the manifest names")
+        raise ManifestError(f"{source}: not the file that the manifest names")
     if target.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
