@@ -124,6 +124,8 @@ def _split(directory: Path, docs: np.ndarray, flat: np.ndarray) -> Split:
             "id": names,
             "url": [f"https://web.example/{name}" for name in names],
             "copies": pa.array(np.ones(len(mine), np.int32)),
+            "language": ["en"] * len(mine),
+            "license": pa.nulls(len(mine), pa.string()),
             "file": ["corpus/documents/part-00000.parquet"] * len(mine),
             "row": np.arange(len(mine)),
         }

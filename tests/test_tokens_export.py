@@ -7,6 +7,7 @@ import json
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,18 @@ def test_npy_is_the_tokens_of_the_samples_in_order_with_their_pieces_beside(
     held = manifest.source("web").splits["validation"]
     flat = np.memmap(tmp_path / "out" / "validation" / "web.npy", dtype=np.uint16, mode="r")
     assert len(flat) == held.tokens
+
+
+def test_a_run_without_shards_is_exported_by_the_order(
+    manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("curation.tokens.export.LIVE", 500)  # as the shards of the toy
+    export(manifest, "npy", tmp_path / "shards")
+    export(replace(manifest, shards=()), "npy", tmp_path / "live")
+    paths = sorted(path.relative_to(tmp_path / "shards") for path in tmp_path.glob("shards/*/*"))
+    assert len(paths) == 2 * (len(manifest.shards) + len(manifest.sources))
+    for path in paths:
+        assert (tmp_path / "live" / path).read_bytes() == (tmp_path / "shards" / path).read_bytes()
 
 
 class Killed(BaseException):

@@ -18,11 +18,13 @@ from curation.tokens.claim import claim
 from curation.tokens.documents import filled_tokens, whole_documents
 from curation.tokens.packed import batches
 from manifests.files import AtomicFile
-from manifests.rows import Rows
+from manifests.reader import Live, Shards, open_reader
+from manifests.rows import ROW_GROUP, Rows
 from manifests.tokens import SPLITS, File, Manifest, ManifestError
 
 Format = Literal["megatron", "npy"]
 MARK = "export.json"
+LIVE = 8192  # samples of a file where the run has no shards
 _LEVEL = 6  # of gzip
 
 
@@ -82,39 +84,54 @@ def _documents(
 def _npy(manifest: Manifest, directory: Path) -> dict[str, Any]:
     """Flat arrays without a header: train in the order of samples, a file for each shard;
     validation by source, row after row. Beside each, where its pieces begin and end."""
-    wanted: dict[Path, tuple[File, ...]] = {
-        directory / "train" / f"{Path(shard.path).stem}.npy": (shard,) for shard in manifest.shards
-    }
-    for source in manifest.sources:
-        if source.splits["validation"].tokens:
-            held = source.splits["validation"].files
-            wanted[directory / "validation" / f"{source.name}.npy"] = held
+    wanted = dict(_validation(manifest, directory / "validation"))
+    for number, parts in enumerate(_samples(manifest)):
+        wanted[directory / "train" / f"shard-{number:05d}.npy"] = parts
     files = []
-    for path, parts in wanted.items():
+    for path in sorted(wanted):
         if not path.exists():
-            _write_flat(manifest, parts, path)
-        files.append({"path": str(path), "tokens": path.stat().st_size // _size(manifest)})
+            _write_flat(manifest, wanted[path], path)
+        size = np.dtype(manifest.dtype).itemsize
+        files.append({"path": str(path), "tokens": path.stat().st_size // size})
     return {"files": files}
 
 
-def _size(manifest: Manifest) -> int:
-    return np.dtype(manifest.dtype).itemsize
+def _validation(manifest: Manifest, directory: Path) -> Iterator[tuple[Path, Iterator[Rows]]]:
+    for source in manifest.sources:
+        held = source.splits["validation"]
+        if held.tokens:
+            parts = (rows for file in held.files for rows in batches(manifest, file))
+            yield directory / f"{source.name}.npy", parts
 
 
-def _write_flat(manifest: Manifest, parts: tuple[File, ...], path: Path) -> None:
+def _samples(manifest: Manifest) -> Iterator[Iterator[Rows]]:
+    """The rows of each shard; of a run that has not written any, the samples LIVE at a time."""
+    for shard in manifest.shards:
+        yield batches(manifest, shard)
+    if not manifest.shards:
+        live = open_reader(manifest, live=True, digests=True)
+        for begin in range(0, manifest.samples, LIVE):
+            yield _batches(live, range(begin, min(begin + LIVE, manifest.samples)))
+
+
+def _batches(live: Shards | Live, samples: range) -> Iterator[Rows]:
+    for first in samples[::ROW_GROUP]:
+        yield live.batch(first, min(ROW_GROUP, samples.stop - first))
+
+
+def _write_flat(manifest: Manifest, parts: Iterator[Rows], path: Path) -> None:
     """The array appears last: where it is, the sidecar is whole, too."""
-    place = 0
+    place, kind = 0, np.dtype(manifest.dtype).newbyteorder("<")
     with (
         AtomicFile(path) as file,
         AtomicFile(path.with_suffix(".csv.gz")) as beside,
         gzip.GzipFile("", "wb", _LEVEL, beside, mtime=0) as table,
     ):
-        for part in parts:
-            for rows in batches(manifest, part):
-                tokens = filled_tokens(rows).astype(np.dtype(manifest.dtype).newbyteorder("<"))
-                file.write(tokens.view(np.uint8).data)
-                table.write(_pieces(rows, manifest.names, place))
-                place += len(tokens)
+        for rows in parts:
+            tokens = filled_tokens(rows).astype(kind)
+            file.write(tokens.view(np.uint8).data)
+            table.write(_pieces(rows, manifest.names, place))
+            place += len(tokens)
 
 
 def _pieces(rows: Rows, names: list[str], place: int) -> bytes:
