@@ -124,6 +124,7 @@ def _split(directory: Path, docs: np.ndarray, flat: np.ndarray) -> Split:
             "id": names,
             "url": [f"https://web.example/{name}" for name in names],
             "copies": pa.array(np.ones(len(mine), np.int32)),
+            "tokens": mine["length"],
             "language": ["en"] * len(mine),
             "license": pa.nulls(len(mine), pa.string()),
             "file": ["corpus/documents/part-00000.parquet"] * len(mine),
@@ -225,7 +226,7 @@ def main() -> None:
         for what in WORK:
             out = Path(folder, "out")
             command = [sys.executable, __file__, str(manifest.directory), "--one", what, str(out)]
-            said = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+            said = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
             shutil.rmtree(out)
             speed = train.tokens / said["seconds"] / 1e6
             print(
