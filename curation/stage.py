@@ -232,6 +232,11 @@ class Phase:
     memory: float = 3
 
 
+#: A document of an index that was taken down: the number of its batch, which file of its arrays it
+#: is in, and which document of that. It is compared with no other any more.
+TOMBSTONE = np.dtype([("batch", "<i8"), ("file", "<i8"), ("doc", "<i8")])
+
+
 class Sources(Protocol):
     """What a task of an exchange may read: records of units, and the arrays of earlier phases."""
 

@@ -42,6 +42,7 @@ from curation.engine.driver import RunFailed, drive
 from curation.engine.executors import InProcess
 from curation.engine.progress import Progress
 from curation.engine.recipe import RecipeError
+from curation.takedown import Listed, takedown_run
 
 
 def crawl(chance: random.Random, name: str, texts: list[str], count: int) -> Files:
@@ -139,6 +140,23 @@ def test_an_earlier_copy_counts_for_its_own_language_alone(tmp_path: Path) -> No
     later = [replace(page, native="q"), replace(page, native="r", language="de")]
     found = decided(ask(tmp_path / "b", {"b.jsonl": later}, index=index, scope="language").path)
     assert survivors(found) == {("b.jsonl", 0): page.id, ("b.jsonl", 1): None}
+
+
+def test_a_document_that_was_taken_down_is_no_earlier_one_any_more(tmp_path: Path) -> None:
+    """Its batch stays as it was; runs planned before go on as they were planned."""
+    texts = list(many(random.Random(3), 2, 40))
+    pages = [Page(text, name) for text, name in zip(texts, "pq", strict=True)]
+    index = tmp_path / "index"
+    a = ask(tmp_path / "a", {"a.jsonl": pages}, index=str(index)).path
+    made = tree(index)
+    later = {"b.jsonl": [replace(page, native=page.native + "2") for page in pages]}
+    for _ in range(2):  # once more adds nothing
+        takedown_run(a, Listed(frozenset([pages[0].id])), tmp_path / "new")
+        shutil.rmtree(tmp_path / "new")
+    assert made.items() <= tree(index).items()
+    assert len(list(index.glob("batches/*"))) == 2
+    found = survivors(decided(ask(tmp_path / "b", later, index=str(index)).path))
+    assert found == {("b.jsonl", 0): None, ("b.jsonl", 1): pages[1].id}
 
 
 # From the command line

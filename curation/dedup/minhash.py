@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain, repeat
@@ -42,6 +43,7 @@ from curation.dedup.exact import COUNT, hexadecimal
 from curation.dedup.signatures import SIGNATURE_VERSION, band_hashes, shingles, signatures
 from curation.document import Documents, id_words
 from curation.stage import (
+    TOMBSTONE,
     GlobalStep,
     Phase,
     Removals,
@@ -504,7 +506,7 @@ def _pairs(part: int, parts: int, sources: Sources) -> dict[str, np.ndarray]:
     kind = np.dtype(np.uint32 if sum(sizes) < 1 << 32 else np.uint64)
     hashes, documents = [np.empty(0, np.uint64)], [np.empty(0, kind)]
     place = 0
-    old = (bands for _, bands in sources.index("bands"))
+    old = _living(sources)
     for size, bands in zip(sizes, chain(old, sources.arrays("lines", "bands")), strict=True):
         some = bands[key_range(bands["hash"], part, parts)]
         hashes.append(np.array(some["hash"]))
@@ -512,6 +514,20 @@ def _pairs(part: int, parts: int, sources: Sources) -> dict[str, np.ndarray]:
         place += size
     edges = clusters.edges(np.concatenate(hashes), np.concatenate(documents))
     return {"edges": edges[edges[:, 1] >= first]}  # what the index has among itself is decided
+
+
+def _living(sources: Sources) -> Iterator[np.ndarray]:
+    """The bands of the index, but for those of documents that were taken down."""
+    buried = [np.empty(0, TOMBSTONE), *(tombs for _, tombs in sources.index("tombstones"))]
+    tombs = np.concatenate(buried)
+    files = Counter[int]()  # of each batch, that have been read
+    for place, bands in sources.index("bands"):
+        if len(tombs):
+            batch = int(sources.batches[place].partition("-")[0])
+            here = (tombs["batch"] == batch) & (tombs["file"] == files[place])
+            bands = bands[~np.isin(bands["doc"], tombs["doc"][here])] if here.any() else bands
+        files[place] += 1
+        yield bands
 
 
 def _room(length: int, kind: np.dtype, sources: Sources) -> np.ndarray:

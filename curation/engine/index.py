@@ -13,6 +13,8 @@ it. What the arrays mean is the business of the global step.
 Batches are added, never changed. Their numbers are their order: an earlier one comes first. A run
 reads those that were there when it was planned (`indexes` in run.json), and adds its own when it is
 done; started again from nothing, it knows its own batch by the origin and reads what that had read.
+A takedown adds a batch of `tombstones` alone: the places of documents with which runs that are
+planned later are not compared.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -29,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from curation.stage import TOMBSTONE
 from curation.storage import InputFile
 from manifests.files import file_digest, write_bytes
 from manifests.records import Output, canonical, digest_of
@@ -208,6 +212,48 @@ def publish(
             return Batch.load(target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def bury(directory: Path, ids: np.ndarray) -> int:
+    """Adds tombstones for the documents with these ids (documents, 2), as records have them; how
+    many there are. Raises IndexUnusable."""
+    form = _form(directory)
+    wanted = np.unique(_as_one(ids))
+    found = [np.empty(0, TOMBSTONE)]
+    for batch in batches(directory, form):
+        for number, output in enumerate(batch.files.get("records", ())):
+            if not output.rows:
+                continue
+            records = np.load(batch.path / output.path, mmap_mode="r")
+            [at] = np.nonzero(np.isin(_as_one(records["id"]), wanted))
+            tombs = np.zeros(len(at), TOMBSTONE)
+            tombs["batch"], tombs["file"], tombs["doc"] = int(batch.name[:5]), number, at
+            found.append(tombs)
+    tombs = np.concatenate(found)
+    if not len(tombs):
+        return 0
+    with tempfile.TemporaryDirectory(prefix="gristmill-") as folder:
+        path = Path(folder) / "tombstones.npy"
+        np.save(path, tombs)
+        digest, size = file_digest(path)
+        arrays = {"tombstones": [(path, Output(path.name, size, len(tombs), digest))]}
+        publish(directory, form, "takedown", digest_of(["takedown", digest]), [], [], arrays)
+    return len(tombs)
+
+
+def _form(directory: Path) -> dict[str, Any]:
+    """What an index says that its arrays are made with; nothing where none lies."""
+    try:
+        return dict(json.loads((directory / "index.json").read_bytes())["form"])
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise IndexUnusable(f"{directory / 'index.json'}: damaged") from None
+
+
+def _as_one(ids: np.ndarray) -> np.ndarray:
+    """Ids of two uint64 as one value each."""
+    return np.ascontiguousarray(ids, "<u8").view("V16").reshape(-1)
 
 
 def _copy(source: Path, target: Path, output: Output) -> None:

@@ -42,11 +42,10 @@ class Amount:
         """The reverse of `add`."""
         self.documents -= other.documents
         self.bytes -= other.bytes
-        if not self.documents:
-            self.words = 0
-        elif other.documents:
-            known = self.words is not None and other.words is not None
-            self.words = self.words - other.words if known else None  # type: ignore[operator]
+        if self.words is not None and other.words is not None:
+            self.words -= other.words
+        elif not self.documents:
+            self.words = 0  # as of nothing
 
     def plain(self) -> dict[str, int | None]:
         return {"documents": self.documents, "words": self.words, "bytes": self.bytes}
@@ -221,6 +220,23 @@ class Account:
         self.sum_kept = self.sum_kept.minus(other.sum_kept)
         self.sum_out = self.sum_out.minus(other.sum_out)
 
+    def settle(self, rest: Amount) -> None:
+        """Takes words and bytes out that are no document's: all that none is left of, else `rest`.
+        What an edit has removed is the less by what only came, or the more by what only went."""
+        words, size = [], []
+        for amount in (self.entered, self.kept):
+            gone = rest if amount.documents else Amount(0, amount.words, amount.bytes)
+            size.append(gone.bytes)
+            amount.bytes -= gone.bytes
+            if amount.words is not None:
+                words.append(gone.words or 0)
+                amount.words -= words[-1]
+        net = self.removed_bytes - self.inserted_bytes - (size[0] - size[1])
+        self.removed_bytes, self.inserted_bytes = _gross(self.removed_bytes, net)
+        if len(words) == 2:
+            net = self.removed_words - self.inserted_words - (words[0] - words[1])
+            self.removed_words, self.inserted_words = _gross(self.removed_words, net)
+
     def imbalance(self) -> str | None:
         """What does not balance, or None."""
         out = Amount()
@@ -239,6 +255,12 @@ class Account:
             if self.entered.words != words_out:
                 return f"{name}: {self.entered.words} words in, {words_out} accounted for"
         return None
+
+
+def _gross(removed: int, net: int) -> tuple[int, int]:
+    """What was removed and inserted: as much removed as before, or as little as there can be."""
+    removed = max(removed, net, 0) if net else 0
+    return removed, removed - net
 
 
 def check_chain(accounts: list[Account], documents: int) -> None:

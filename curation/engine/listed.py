@@ -40,8 +40,12 @@ class Listed:
     urls: frozenset[str] = frozenset()  # as they were written
 
     @cached_property
-    def _addresses(self) -> frozenset[str]:
-        return frozenset(map(address, self.urls))
+    def _addresses(self) -> dict[str, list[str]]:
+        """The URLs by what they are compared as."""
+        found: dict[str, list[str]] = {}
+        for url in sorted(self.urls):
+            found.setdefault(address(url), []).append(url)
+        return found
 
     def holds(self, id: str, url: str | None) -> bool:
         """Whether a document is listed."""
@@ -49,8 +53,7 @@ class Listed:
 
     def entries(self, id: str, url: str | None) -> list[str]:
         """The entries, as they were written, that a document is listed by."""
-        where = address(url) if url else ""
-        return [*({id} & self.ids), *(u for u in self.urls if where == address(u))]
+        return [*({id} & self.ids), *(self._addresses.get(address(url), []) if url else [])]
 
     def sealed(self) -> Sealed:
         """The list as digests."""

@@ -8,7 +8,7 @@ editor was given. So the books are made by the same code that made them first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -30,11 +30,10 @@ from curation.engine.ledger import Account, Sizes
 from curation.engine.plan import Plan, Segment, Unit
 from curation.engine.recipe import StageSpec
 from curation.engine.tables import read_batches
-from curation.engine.unit import read_unit
-from curation.read import KINDS, Tally, read_raw
+from curation.engine.unit import encoded, read_unit
+from curation.read import Tally
 from curation.read.span import Entry, Span
 from curation.stage import Editor
-from curation.storage import InputError, same_input
 from manifests.records import Output, Receipt
 
 
@@ -65,6 +64,9 @@ def recount(
     Raises DamagedFile, and OtherStages where a stage decides otherwise by now.
     """
     known = _known(plan, receipt, unit, rows)
+    if not len(known):  # none came as far as this segment
+        accounts = [Account(name) for name in segment.accounts]
+        return Recount(accounts, {"documents": 0, "words": 0, "bytes": 0}, 0, True)
     texts = _texts(plan, segment, receipt, unit, known)
     payloads = _payloads(plan, segment, unit, known)
     for again in (True, False):  # with the edits done again; if that errs, without
@@ -104,7 +106,7 @@ class _Past(Chain):
         self._words = pc.fill_null(known["words"], 0).to_numpy()
         self._bytes = known["bytes"].to_numpy()
         self._stored = np.asarray(texts["text"].is_valid())
-        self._first = text_from(segment.stages) if segment.kind == "read" else 0
+        self._first = _decoded_by(plan, segment, unit)
         #: Whose edits are made again, and whose text is that which the signals measured.
         self._redo = self._measured = self._stored
 
@@ -193,7 +195,7 @@ class _Past(Chain):
 
     def _extracted(self, state: State) -> pa.Array:
         """The texts that extraction gave."""
-        return _filled(self._texts["text"]).combine_chunks().take(pa.array(state.index))
+        return _filled(self._texts["text"]).take(pa.array(state.index))
 
     def _edited(self, spec: StageSpec, state: State) -> pa.Array:
         """The texts after an edit, where it can be made again; the others as they are."""
@@ -222,14 +224,22 @@ class _Past(Chain):
 
     def _sure(self) -> np.ndarray:
         """Of which documents every size is as it was booked."""
-        sure = self._redo.copy()
-        stages = self._segment.stages
-        # Before the first edit of a text, it is as long as when it left.
-        offset = len(self._segment.removals)
-        sure |= self._end <= offset + first_edit(stages)
+        edit = len(self._segment.removals) + first_edit(self._segment.stages)
+        passed = np.array([decision == "kept" for decision in self._decision])
+        # What has not passed an edit of its text left in the sizes that it came with.
+        sure = self._redo | (self._end < edit) | ((self._end == edit) & ~passed)
         if self._first:
             sure &= self._payloads >= 0
-        return sure
+        elif start := text_from(self._segment.stages):  # texts that came as such are cleaned, too
+            cleaned = self._noted[f"{self._segment.stages[start - 1].name}.sanitised"]
+            sure &= pc.fill_null(cleaned, 0).to_numpy() == 0
+        return np.asarray(sure)
+
+
+def _decoded_by(plan: Plan, segment: Segment, unit: Unit) -> int:
+    """How many stages of a segment are given payloads of a unit, not texts."""
+    reads = segment.kind == "read" and encoded(plan, unit)
+    return text_from(segment.stages) if reads else 0
 
 
 def _filled(texts: pa.ChunkedArray) -> pa.Array:
@@ -266,7 +276,9 @@ def _texts(plan: Plan, segment: Segment, receipt: Receipt, unit: Unit, known: pa
         return table
     for name in _HEAD:
         table = table.set_column(table.column_names.index(name), name, known[name])
-    if text_from(segment.stages):  # nothing but a stage has told the language of an archive's page
+    if _decoded_by(
+        plan, segment, unit
+    ):  # nothing but a stage has told the language of an archive's page
         nothing = pa.nulls(len(table), pa.string())
         table = table.set_column(table.column_names.index("language"), "language", nothing)
     if "originals" in source.outputs:
@@ -290,34 +302,29 @@ def _payloads(plan: Plan, segment: Segment, unit: Unit, known: pa.Table) -> np.n
     Of a document that extraction did not come to or ended at, the signals tell. For the others
     their records are looked at once more, if the archive is still there: these, and no others.
     """
-    first = text_from(segment.stages) if segment.kind == "read" else 0
+    first = _decoded_by(plan, segment, unit)
     sizes = known["bytes"].to_numpy().copy()
     after = [spec.name for spec in segment.stages[first:]]
     passed = np.isin(known["reached"].to_pylist(), after)
     passed |= np.array(known["decision"].to_pylist()) == "kept"
     if first and passed.any():
         sizes[passed] = -1
-        try:
-            if same_input(unit.input):
-                _look(plan, unit, known, sizes)
-        except (OSError, InputError):
-            pass  # they are not known, then
+        _look(plan, unit, known, sizes)
     return np.asarray(sizes)
 
 
 def _look(plan: Plan, unit: Unit, known: pa.Table, sizes: np.ndarray) -> None:
-    """Fills in the sizes of payloads that are -1 from the input."""
-    settings = plan.recipe.settings.input
-    if not KINDS[settings.reader].splits:
-        rows = {row: i for i, row in enumerate(known["row"].to_pylist())}
+    """Fills in the sizes of payloads that are -1 from the input, if it is still what it was."""
+    missing = np.flatnonzero(sizes < 0).tolist()
+    if known["warc_offset"].null_count:  # of files that have no records
+        rows = {known["row"][i].as_py(): i for i in missing}
         for row, raw in enumerate(read_unit(plan, unit, Tally())):
             if row in rows and isinstance(raw, RawDocument):
                 sizes[rows[row]] = len(raw.content or b"")
         return
-    for i in np.flatnonzero(sizes < 0).tolist():
+    for i in missing:
         start, name = known["warc_offset"][i].as_py(), known["id"][i].as_py()
-        span = Span(start, start + 1, Entry(start))
-        options = settings.options()
-        for raw in read_raw(settings.reader, unit.input.path, Tally(), options, span):
+        place = replace(unit, span=Span(start, start + 1))
+        for raw in read_unit(plan, place, Tally(), Entry(start)):
             if isinstance(raw, RawDocument) and raw.id == name:
                 sizes[i] = len(raw.content or b"")

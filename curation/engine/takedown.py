@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curation.engine import collapse
+from curation.document import id_words
+from curation.engine import collapse, index
 from curation.engine.driver import link
 from curation.engine.exchange import (
     COLLAPSE,
@@ -38,7 +39,7 @@ from curation.engine.exchange import (
 )
 from curation.engine.gc import RELEASED, released
 from curation.engine.lease import Lease, LeaseHeld, holders
-from curation.engine.ledger import Account, check_chain, check_reader
+from curation.engine.ledger import Account, Amount, check_chain, check_reader
 from curation.engine.listed import Listed, mask_of
 from curation.engine.plan import Plan, Segment, Unit, edits, open_plan, reading_tasks
 from curation.engine.recount import Recount, recount
@@ -102,8 +103,8 @@ def _receipt(plan: Plan, path: Path) -> Receipt:
 
 
 def rewrite(plan: Plan, listed: Listed, output: Path) -> Hits:
-    """Writes a finished run anew without the listed documents. Raises Refused, DamagedFile,
-    OtherStages."""
+    """Writes a finished run anew without the listed documents, and buries them in the indexes that
+    the run has added to. Raises Refused, DamagedFile, OtherStages."""
     target = Path(os.path.abspath(output))
     _refuse(plan, target)
     hidden = target.parent / f".{target.name}.takedown"
@@ -117,10 +118,24 @@ def rewrite(plan: Plan, listed: Listed, output: Path) -> Hits:
             if not left.name.startswith("lease"):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
         hits = _Rewriting(plan, listed, hidden).run()
+        _bury(plan, hits, listed)
+    except Exception:
+        shutil.rmtree(hidden, ignore_errors=True)
+        raise
     finally:
         lease.close()
     os.rename(hidden, target)
     return hits
+
+
+def _bury(plan: Plan, hits: Hits, listed: Listed) -> None:
+    """Lets no later run take the documents for earlier ones."""
+    ids = id_words(pa.array(sorted(hits.ids | listed.ids), pa.string()))
+    for spec, directory in plan.indexed():
+        try:
+            index.bury(directory, ids)
+        except index.IndexUnusable as error:
+            raise Refused(f"{spec.name}: index: {error}") from None
 
 
 def _refuse(plan: Plan, target: Path) -> None:
@@ -139,12 +154,15 @@ class _Rewriting:
     """One run written as another."""
 
     def __init__(self, old: Plan, listed: Listed, run: Path) -> None:
-        self.old, self.listed, self.run_ = old, listed, run
+        self.old, self.listed, self.path = old, listed, run
         self.hits = find(old, listed)
         self.new = self._plan()
+        self.before, self.keys = (
+            {task.name: task.key for task in reading_tasks(plan)} for plan in (old, self.new)
+        )
         self.gone = released(old.run)  # outputs that the old run has no more
         self.left_out: set[str] = set()  # outputs that the new run does not have
-        #: By step and unit, whether somebody there was removed in favour of a listed document.
+        #: Steps and units in which somebody was removed in favour of a listed document.
         self.orphans = self._orphans()
 
     def run(self) -> Hits:
@@ -154,19 +172,19 @@ class _Rewriting:
                 if segment.kind == "exchange":
                     made = self._exchange(segment, receipt)
                 elif receipt.status == "quarantined":
-                    made = replace(receipt, key=self._reading_key(receipt.task))
+                    made = replace(receipt, key=self.keys[receipt.task])
                 else:
                     made = self._map(segment, receipt)
                 made.save(self.new.receipt_path(segment, receipt.task))
         if self.left_out:
             record = {"schema": 1, "outputs": sorted(self.left_out)}
-            write_bytes(self.run_ / RELEASED, canonical(record) + b"\n")
+            write_bytes(self.path / RELEASED, canonical(record) + b"\n")
         books = books_of(self.new)
         if problem := conservation(books):
             raise RuntimeError(problem)
-        write_bytes(self.run_ / "stats.json", canonical(collect(self.new, books)) + b"\n")
-        write_bytes(self.run_ / "timings.json", canonical(timings(books)) + b"\n")
-        (self.run_ / "documents").mkdir(exist_ok=True)
+        write_bytes(self.path / "stats.json", canonical(collect(self.new, books)) + b"\n")
+        write_bytes(self.path / "timings.json", canonical(timings(books)) + b"\n")
+        (self.path / "documents").mkdir(exist_ok=True)
         return self.hits
 
     def _plan(self) -> Plan:
@@ -177,19 +195,20 @@ class _Rewriting:
         data = self.old.path.read_bytes()
         record = json.loads(data)
         record["takedown"] = {"digests": all_of_them, "previous": digest(data)}
-        write_bytes(self.run_ / "run.json", canonical(record) + b"\n")
-        return open_plan(self.run_)
+        write_bytes(self.path / "run.json", canonical(record) + b"\n")
+        return open_plan(self.path)
 
-    def _orphans(self) -> dict[tuple[str, int], bool]:
-        found = {}
+    def _orphans(self) -> set[tuple[str, str]]:
+        found = set()
         for segment in self.old.segments:
-            step = segment.step
-            if step is None or not getattr(step.stage, "removes", False):
+            if segment.step is None or not getattr(segment.step.stage, "removes", False):
                 continue
-            for unit, _ in _units(self.old):
-                survivors = load_removals(self.old, segment, unit).survivors
-                assert isinstance(survivors, pa.Array)
-                found[step.name, unit.ordinal] = bool(pc.any(self.hits.among(survivors)).as_py())
+            for path in sorted(self.old.receipts(segment).glob(f"{COLLATE}-*.json")):
+                for name, output in _receipt(self.old, path).outputs.items():
+                    if name not in (RETENTION, GROUPS):
+                        table = pq.read_table(whole(self.old, output), columns=["survivor"])
+                        if pc.any(self.hits.among(table["survivor"])).as_py():
+                            found.add((segment.name, name))
         return found
 
     # Segments that documents pass through
@@ -197,7 +216,7 @@ class _Rewriting:
     def _map(self, segment: Segment, receipt: Receipt) -> Receipt:
         units = [self.old.units[ordinal] for ordinal in receipt.counts["units"]]
         names = [spec.name for spec in segment.removals]
-        orphaned = any(self.orphans.get((n, u.ordinal)) for n in names for u in units)
+        orphaned = any((n, u.name) in self.orphans for n in names for u in units)
         touched = orphaned or any(unit.ordinal in self.hits.rows for unit in units)
         if not touched:
             outputs = {name: self._same(output) for name, output in receipt.outputs.items()}
@@ -208,24 +227,18 @@ class _Rewriting:
             outputs[name], whole_one = self._output(segment, units, name, output)
             exact &= whole_one
         key = self._key(segment, receipt, exact)
-        envelope = {**receipt.envelope, "takedown": "exact" if booked else "approximate"}
+        envelope = dict(receipt.envelope)
+        if not booked:
+            envelope["takedown"] = "approximate"
         return replace(receipt, key=key, outputs=outputs, counts=counts, envelope=envelope)
 
     def _key(self, segment: Segment, receipt: Receipt, exact: bool) -> str:
         """What was read is what a run that begins with the list reads, if it is so to the byte: it
         has that key and can be a base. All else has a key that no other run has."""
-        if segment.kind == "read" and exact:
-            return self._reading_key(receipt.task)
+        if segment.kind == "read" and exact and receipt.key == self.before[receipt.task]:
+            return self.keys[receipt.task]
         previous = self.new.previous
         return digest_of([receipt.key, "takedown", previous, self.listed.sealed().plain()])
-
-    def _reading_key(self, task: str) -> str:
-        return self._reading_keys()[task]
-
-    def _reading_keys(self) -> Mapping[str, str]:
-        if not hasattr(self, "_keys"):
-            self._keys = {task.name: task.key for task in reading_tasks(self.new)}
-        return self._keys
 
     def _counts(
         self, segment: Segment, receipt: Receipt, units: list[Unit]
@@ -241,9 +254,10 @@ class _Rewriting:
             taken = recount(self.old, segment, receipt, unit, rows)
             exact &= taken.exact
             _take(counts, accounts, taken)
+        _settle(accounts)
         for account, spec in zip(accounts, (*segment.removals, *segment.stages), strict=True):
-            if spec in segment.removals:  # its reasons are counted as they occur
-                account.would_drop = +account.would_drop
+            if spec in segment.removals or not counts["documents"]:
+                account.would_drop = +account.would_drop  # reasons that nobody has occur nowhere
         counts["stages"] = [account.plain() for account in accounts]
         counts["fates"] = [f for f in counts["fates"] if f["id"] not in self.hits.ids]
         check_chain(accounts, counts["documents"])
@@ -270,7 +284,7 @@ class _Rewriting:
         if name.endswith(".records"):
             array = load_array(whole(self.old, output))
             array = array[~np.isin(array["row"], self.hits.rows.get(units[0].ordinal, ()))]
-            return save_array(self._path(output), array, self.run_), True
+            return save_array(self._path(output), array, self.path), True
         return self._table(output, self._rows_in(units[0])), True  # text, originals
 
     def _full(self, output: Output) -> bool:
@@ -297,7 +311,7 @@ class _Rewriting:
             else:
                 outputs[name] = self._without(output)
         if receipt.task.startswith(f"{COLLAPSE}-"):
-            counts["documents"] -= sum(len(self._came(segment, u)) for u in self.hits.rows)
+            counts["documents"] -= sum(len(self._arrived(segment, u)) for u in self.hits.rows)
         return replace(receipt, key=key, outputs=outputs, counts=counts)
 
     def _decided(
@@ -306,14 +320,12 @@ class _Rewriting:
         """What a step decided about a unit, without the documents."""
         assert segment.step is not None
         removes = getattr(segment.step.stage, "removes", False)
-        if not (
-            unit.ordinal in self.hits.rows or self.orphans.get((segment.step.name, unit.ordinal))
-        ):
+        if not (unit.ordinal in self.hits.rows or (segment.name, unit.name) in self.orphans):
             return self._same(output)
         nulled = self._nulled(["survivor"]) if removes else None
         made = self._table(output, self._rows_in(unit), nulled)
         before = pq.read_table(whole(self.old, output))
-        after = pq.read_table(made.locate(self.run_))
+        after = pq.read_table(made.locate(self.path))
         if removes:
             counts["documents"] -= len(self._arrived(segment, unit.ordinal))
             before, after = (t.filter(t["reason"].is_valid()) for t in (before, after))
@@ -359,7 +371,7 @@ class _Rewriting:
             total.append(counted.cast(collapse.RETENTION_SCHEMA))
         table = collapse.merged(total)
         table = table.filter(pc.greater(table["documents"], 0))
-        return write_table(self._path(output), table, self.run_)
+        return write_table(self._path(output), table, self.path)
 
     # Files
 
@@ -369,7 +381,7 @@ class _Rewriting:
         if "segments" in parts:
             at = len(parts) - 1 - parts[::-1].index("segments")
             parts = parts[at:]
-        return self.run_.joinpath(*parts)
+        return self.path.joinpath(*parts)
 
     def _same(self, output: Output) -> Output:
         """A file that holds nothing of the documents."""
@@ -377,11 +389,11 @@ class _Rewriting:
             return self._without(output)
         path = self._path(output)
         link(whole(self.old, output), path)
-        return replace(output, path=str(path.relative_to(self.run_)))
+        return replace(output, path=str(path.relative_to(self.path)))
 
     def _without(self, output: Output) -> Output:
         """A file that the new run does not have."""
-        path = str(self._path(output).relative_to(self.run_))
+        path = str(self._path(output).relative_to(self.path))
         self.left_out.add(path)
         return replace(output, path=path)
 
@@ -400,7 +412,7 @@ class _Rewriting:
                     table = file.read_row_group(group)
                     table = table.filter(pa.array(keep(table)))
                     writer.write(table if change is None else change(table))
-            return writer.close(self.run_)
+            return writer.close(self.path)
         except BaseException:
             writer.discard()
             raise
@@ -448,6 +460,16 @@ class _Rewriting:
             return table.set_column(table.column_names.index("value"), "value", values)
 
         return change
+
+
+def _settle(accounts: list[Account]) -> None:
+    """Where no document is left, no word or byte is. What guessed sizes have left there was of the
+    documents that went, so it goes also from before: they passed those stages in the same sizes."""
+    passes = [a.entered for a in accounts[:1]] + [a.kept for a in accounts]
+    rest = next((replace(amount) for amount in passes if not amount.documents), Amount())
+    if rest.bytes or rest.words:
+        for account in accounts:
+            account.settle(rest)
 
 
 def _take(counts: dict[str, Any], accounts: list[Account], taken: Recount) -> None:

@@ -306,6 +306,11 @@ def _place(entry: Entry | None) -> list[Any] | None:
     return None if entry is None else [entry.offset, entry.single]
 
 
+def encoded(plan: Plan, unit: Unit) -> bool:
+    """Whether the documents of a unit come as payloads, which `extract` decodes."""
+    return plan.recipe.settings.input.reader in ("warc", "wet", "text")
+
+
 Raw = RawDocument | RawBatch | None
 
 

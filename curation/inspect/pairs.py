@@ -187,6 +187,8 @@ def _origin(side: dict[str, Any]) -> str:
 
 def _survivor(side: dict[str, Any]) -> str:
     """The same, and what became of it if it was not kept."""
+    if side["id"] is None:
+        return "(taken down)"
     if side["outcome"] is None:
         return f"{side['id']}  (not in this run: a document of earlier crawls)"
     return _origin(side) + ("" if side["outcome"] == "kept" else f"  ({side['outcome']})")

@@ -37,6 +37,7 @@ from curation.stage import Editor, Filter, GlobalStep, Rule, by_language
 KEPT, DROPPED, FAILED, UNKNOWN = "kept", "dropped", "failed", "unknown"
 OUTCOMES = (KEPT, DROPPED, FAILED, UNKNOWN)
 NAMES = ("reached", "decision", "reason")  # columns of few different strings
+_UNIT = 1 << 32  # rows of a unit, at most
 PAIRS = 5  # pairs of rules that are shown
 
 
@@ -206,6 +207,8 @@ class _Simulation:
     #: What global steps that score say now, by `<stage>.<signal>`: float64, document by document.
     scores: dict[str, np.ndarray] = field(default_factory=dict)
     _first: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # place by unit
+    #: Rows that no document has any more (a takedown), as `_UNIT` x unit + row, ascending.
+    _gaps: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     _tallies: list[_Tally] = field(default_factory=list)
 
     def pass_through(self, segment: Segment) -> None:
@@ -237,23 +240,28 @@ class _Simulation:
     def _begin(self, segment: Segment) -> None:
         old, new, words = [self.old], [self.new], [self.words]
         self._first = np.zeros(len(self.plan.units), np.int64)
-        unit, place = -1, 0
+        unit, place, row = -1, 0, 0
+        gaps = [self._gaps]
         for columns in batches(self.plan, segment, self._columns(segment), NAMES):
             if columns["unit"][0].as_py() != unit:  # a file has the documents of one, row by row
                 unit = columns["unit"][0].as_py()
-                self._first[unit] = place
+                self._first[unit], row = place, 0
+            rows = columns["row"].to_numpy()
+            missing = np.setdiff1d(np.arange(row, rows[-1] + 1), rows, assume_unique=True)
+            gaps.append(_UNIT * unit + missing)
+            row = int(rows[-1]) + 1
             at = np.arange(place, place + len(columns))
             place += len(columns)
             table = self._table(columns, segment, at)
             old.append(table.old)
             new.append(self._judged(table, segment, np.ones(len(columns), bool), None))
             words.append(_words(columns))
+        self._gaps = np.sort(np.concatenate(gaps))
         self.old, self.new, self.words = (np.concatenate(parts) for parts in (old, new, words))
 
     def _columns(self, segment: Segment) -> list[str]:
         """What has to be read of a segment's signals."""
-        place = ["unit"] if segment.index == 0 else ["unit", "row"]
-        place += ["language"] if self._by_language else []
+        place = ["unit", "row", *(["language"] if self._by_language else [])]
         survivors = [f"{spec.name}.survivor" for spec in segment.removals if not edits(spec)]
         signals = [name for spec in segment.stages for name in self._signals(segment, spec)]
         return [*place, "words", *NAMES, *survivors, *signals]
@@ -266,7 +274,9 @@ class _Simulation:
 
     def _places(self, columns: pa.Table) -> np.ndarray:
         """Where documents stand among all, by their columns `unit` and `row`."""
-        return np.asarray(self._first[columns["unit"].to_numpy()] + columns["row"].to_numpy())
+        units, rows = columns["unit"].to_numpy().astype(np.int64), columns["row"].to_numpy()
+        gaps = np.searchsorted(self._gaps, [_UNIT * units + rows, _UNIT * units])
+        return np.asarray(self._first[units] + rows - gaps[0] + gaps[1])
 
     def _score_again(self, segment: Segment, spec: StageSpec) -> None:
         """What a global step that scores would say of the documents that now come to it: those that
