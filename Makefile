@@ -5,10 +5,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 
 INPUT  ?=
-RECIPE ?= pipelines/crawl-filter.yaml
+RECIPE ?=
 OUTPUT ?=
 
-.PHONY: setup setup-dev crawl-filter test lint bench soak lmplz clean
+.PHONY: setup setup-dev crawl-filter tokens test lint bench soak lmplz clean
 
 setup: $(VENV)/.run
 setup-dev: $(VENV)/.dev
@@ -26,7 +26,15 @@ $(VENV)/.dev: $(VENV)/.run
 
 # Crawl to clean, deduplicated Parquet. Without INPUT: the embedded sample crawl.
 crawl-filter: setup
-	@$(BIN)/python -m curation run $(RECIPE) $(foreach path,$(or $(INPUT),sample),--input '$(path)') $(if $(OUTPUT),--output '$(OUTPUT)')
+	@$(BIN)/python -m curation run $(or $(RECIPE),pipelines/crawl-filter.yaml) $(foreach path,$(or $(INPUT),sample),--input '$(path)') $(if $(OUTPUT),--output '$(OUTPUT)')
+
+# Clean documents to token shards and a manifest. Without INPUT (a run of documents): runs/latest,
+# which is made of the sample crawl if need be.
+tokens: setup
+ifeq ($(INPUT),)
+	@test -e runs/latest || $(MAKE) --no-print-directory crawl-filter RECIPE= OUTPUT= >&2
+endif
+	@$(BIN)/python -m curation run $(or $(RECIPE),pipelines/tokens-sample.yaml) --input '$(or $(INPUT),runs/latest)' $(if $(OUTPUT),--output '$(OUTPUT)')
 
 test: lint
 	@$(BIN)/python -m pytest -q

@@ -185,6 +185,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("-n", type=int, default=3, metavar="N", help="samples each way (default 3)")
 
+    sub = verb("contamination", _contamination)
+    sub.add_argument("run", metavar="RUN")
+    sub.add_argument("-n", type=int, default=3, metavar="N", help="examples (default 3)")
+    sub.add_argument(
+        "--recall",
+        type=_positive,
+        metavar="N",
+        help="instead: plant N items in copies of documents, and count how many are found",
+    )
+
     sub = verb("verify", _verify)
     sub.add_argument("run", metavar="RUN|MANIFEST")
     sub.add_argument(
@@ -470,8 +480,11 @@ def _run(options: argparse.Namespace) -> int:
     """Run a recipe, or resume it: the same command goes on where it was stopped."""
     from curation.api import run
     from curation.engine.plan import open_plan
+    from curation.engine.tokens.recipe import is_tokens
     from curation.inspect import demonstrations
 
+    if is_tokens(options.recipe):
+        return _run_tokens(options)
     result = run(
         options.recipe,
         inputs=_inputs(options),
@@ -505,13 +518,52 @@ def _run(options: argparse.Namespace) -> int:
     for note in () if options.quiet else demonstrations.notes(plan):
         print(f"curation: {note}", file=sys.stderr)
     if not documents:
-        kind = plan.recipe.settings.input.kind
-        hint = f"no documents: the recipe reads {kind}; --set input.kind=... reads other files"
+        settings = plan.recipe.settings
+        kinds = ", ".join(dict.fromkeys(one.kind for one in settings.inputs))
+        key = "input.0.kind" if settings.listed else "input.kind"
+        hint = f"no documents: the recipe reads {kinds}; --set {key}=... reads other files"
         print(f"curation: {hint}", file=sys.stderr)
     if failed > result.failure_ceiling * documents:
         classes = {e for stage in result.stats["stages"] for e in stage["failures"]}
         shown = ", ".join(sorted(classes))
         print(f"curation: {failed} of {documents} documents failed: {shown}", file=sys.stderr)
+    for path, problem in result.unfinished.items():
+        print(f"curation: {path}: {problem}", file=sys.stderr)
+    return DONE if result.complete else PARTIAL
+
+
+def _run_tokens(options: argparse.Namespace) -> int:
+    """`curation run` of a recipe of kind tokens."""
+    from curation.api import run_tokens
+
+    for name in ("shard", "index"):
+        if getattr(options, name) is not None:
+            return _say(USAGE, f"--{name}: not for recipes of kind tokens")
+    result = run_tokens(
+        options.recipe,
+        inputs=_inputs(options),
+        output=options.output,
+        base=options.base,
+        settings=options.settings,
+        executor="ray" if options.address else options.executor,
+        workers=options.workers,
+        address=options.address,
+        limit=options.limit,
+        retry=options.retry,
+        accept_collapse=options.accept_collapse,
+        quiet=options.quiet,
+    )
+    _point_to(result.path, "latest-tokens")
+    if options.json:
+        about = {"run": str(result.path), "unfinished": result.unfinished}
+        _print_json({**about, "manifest": result.manifest.record()})
+    else:
+        shown = _shown(result.path)
+        print(result.table())
+        print()
+        print(f"manifest   {shown}/manifest.json")
+        print(f"data card  {shown}/card.md")
+        print(f"look at    {_command()} trace sequence {shown} 0")
     for path, problem in result.unfinished.items():
         print(f"curation: {path}: {problem}", file=sys.stderr)
     return DONE if result.complete else PARTIAL
@@ -561,12 +613,12 @@ def _shown(path: Path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
-def _point_to(run: Path) -> None:
-    """`runs/latest` points to the last run that lies in `runs/`."""
+def _point_to(run: Path, name: str = "latest") -> None:
+    """`runs/latest` (or `name`) points to the last run that lies in `runs/`."""
     runs = Path("runs")
     if run.parent != Path(os.path.abspath(runs)):
         return
-    link, fresh = runs / "latest", runs / f".latest.{os.getpid()}"
+    link, fresh = runs / name, runs / f".{name}.{os.getpid()}"
     if link.exists() and not link.is_symlink():
         return
     fresh.symlink_to(os.path.relpath(run, runs))
@@ -717,6 +769,21 @@ def _whatif(options: argparse.Namespace) -> int:
 
     found = whatif.simulate(open_plan(options.run), options.settings, options.n)
     _print_json(found) if options.json else print(whatif.render(found))
+    return DONE
+
+
+def _contamination(options: argparse.Namespace) -> int:
+    """What the documents had of the evaluation sets; with --recall how much would be found."""
+    from curation.engine.plan import open_plan
+    from curation.inspect import contamination, injection
+
+    plan = open_plan(options.run)
+    if options.recall:
+        measured = injection.measure(plan, options.recall)
+        _print_json(measured) if options.json else print(injection.render(measured))
+        return DONE
+    found = contamination.collect(plan, options.n)
+    _print_json(found) if options.json else print(contamination.render(found))
     return DONE
 
 

@@ -61,6 +61,7 @@ class RawDocument:
     license: str | None = None
     language: str | None = None
     language_score: float | None = None
+    duplicate_count: int = 1  # documents that it stands for, itself included
     warc_file: str | None = None
     warc_offset: int | None = None  # bytes, of the (compressed) record in the file
     warc_length: int | None = None  # bytes, of the (compressed) record in the file

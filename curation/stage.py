@@ -338,12 +338,15 @@ class Edits:
     """As `Removals`, of a step that deletes parts of texts: the bytes [start, stop) of these rows.
 
     In the text as it was stored; all int64. Rows ascend, and within a row the spans, which are
-    disjoint, not empty, and begin and end between characters.
+    disjoint, not empty, and begin and end between characters. `evidence` has a column per name of
+    `GlobalStep.evidence`, one value per row of `noted` (int64, ascending); other rows have null.
     """
 
     rows: np.ndarray
     starts: np.ndarray
     stops: np.ndarray
+    noted: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    evidence: Mapping[str, np.ndarray | pa.Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -379,7 +382,8 @@ class GlobalStep(Stage):
     removals, which the engine applies as drop reasons at the start of the next segment. `evidence`
     names what a removal says besides its survivor, and the Arrow type of each. A step that `edits`
     gives edits instead: the engine books them as those of an `Editor`, drops what they empty for
-    `<stage>:empty`, and notes the signal `removed_bytes`. Whatever follows sees the edited text.
+    `<stage>:empty`, notes the signal `removed_bytes` and what the edits say as `evidence`, and
+    applies the step's `rules` to these, if it has any. Whatever follows sees the edited text.
 
     A step that is a `Filter` as well gives `Scores`: its `score` finds the columns of `evidence`
     among those of the documents, and its rules judge them at the start of the next segment. What-if

@@ -8,7 +8,9 @@ from curation.dedup.minhash import MinHashDedup
 from curation.extract.stage import Extract
 from curation.filters.basic import Basic
 from curation.filters.c4 import C4
+from curation.filters.code import Code
 from curation.filters.datatrove import Datatrove
+from curation.filters.decontaminate import Decontaminate
 from curation.filters.fineweb import FineWeb
 from curation.filters.gopher_quality import GopherQuality
 from curation.filters.gopher_repetition import GopherRepetition
@@ -19,6 +21,7 @@ from curation.filters.percentile import Percentile
 from curation.filters.perplexity import Perplexity
 from curation.filters.quality import Quality
 from curation.filters.refinedweb_lines import RefinedWebLines
+from curation.filters.split import Split
 from curation.filters.toxicity import Toxicity, ToxicSentences
 from curation.filters.url_filter import UrlFilter
 from curation.redact.names import Names
@@ -35,6 +38,7 @@ STAGES: dict[str, type[Stage]] = {
     "gopher_quality": GopherQuality,
     "c4": C4,
     "mc4": MC4,
+    "code": Code,
     "fineweb": FineWeb,
     "refinedweb_lines": RefinedWebLines,
     "perplexity": Perplexity,
@@ -45,7 +49,9 @@ STAGES: dict[str, type[Stage]] = {
     "pii": Pii,
     "datatrove": Datatrove,
     "percentile": Percentile,
+    "split": Split,
     "exact_dedup": ExactDedup,
     "minhash_dedup": MinHashDedup,
     "line_dedup": LineDedup,
+    "decontaminate": Decontaminate,
 }

@@ -84,11 +84,12 @@ def list_inputs(
     each once; with `limit` only the first of them.
 
     A directory stands for the files in it, at any depth, whose name has one of `suffixes` and which
-    are not hidden; a glob for all that it matches, directories in the same way; a list (`.paths`,
-    `.paths.gz`) for what its lines name. Local paths are kept relative if given so. Sizes that a
-    server must be asked for are asked for at last, `PROBES` at once, and `progress` is called with
-    how many are known and how many are wanted. Raises InputError for what is missing or matches
-    nothing.
+    are not hidden; without `suffixes` for itself, as a tree of files (on this machine only); a glob
+    for all that it matches, directories in the same way; a list (`.paths`, `.paths.gz`) for what
+    its lines name. Local paths are kept relative if given so. Sizes that a server must be asked for
+    are asked for at last, `PROBES` at once, and `progress` is called with how many are known and
+    how many are wanted. Raises InputError for what
+    is missing or matches nothing.
     """
     found: dict[str, InputFile] = {}
     asked: dict[str, str] = {}  # by URL: the place in a list that names it
@@ -326,7 +327,7 @@ def _stat(path: str, patience: Patience) -> InputFile:
     """Size and version of one file, whatever its name. Raises InputError; MissingInput."""
     local = _local_path(path)
     if local is not None:
-        return _local_file(local)
+        return _local_tree(local) if os.path.isdir(local) else _local_file(local)
     try:
         if _is_http(path):
             entity = probe(path, patience)
@@ -347,6 +348,8 @@ def _as_input_error(error: TransferError) -> InputError:
 def _list_local(path: str, suffixes: tuple[str, ...]) -> list[InputFile]:
     if os.path.isfile(path):
         return [_local_file(path)]
+    if os.path.isdir(path) and not suffixes:
+        return [_local_tree(path)]
     if os.path.isdir(path):
         files = [_local_file(name) for name in _walk(path, suffixes)]
         if not files:
@@ -357,12 +360,12 @@ def _list_local(path: str, suffixes: tuple[str, ...]) -> list[InputFile]:
     names: list[str] = []
     for match in glob.glob(path, recursive=True):
         if os.path.isdir(match):
-            names += _walk(match, suffixes)
+            names += _walk(match, suffixes) if suffixes else [match]
         elif not _is_special(match):
             names.append(match)
     if not names:
         raise InputError(f"nothing matches {path}")
-    return [_local_file(name) for name in names]
+    return [_local_tree(name) if os.path.isdir(name) else _local_file(name) for name in names]
 
 
 def _walk(root: str, suffixes: tuple[str, ...]) -> Iterator[str]:
@@ -393,6 +396,39 @@ def _local_file(path: str) -> InputFile:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     return InputFile(os.path.normpath(path), status.st_size, str(status.st_mtime_ns))
+
+
+def tree_entries(root: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """What lies in a directory, at any depth, with its path from there: the same order every time.
+
+    Neither links nor hidden directories are followed; both are given as they are. Raises OSError.
+    """
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        with os.scandir(os.path.join(root, folder)) as found:
+            entries = sorted(found, key=lambda entry: os.fsencode(entry.name))
+        for entry in entries:
+            name = f"{folder}{entry.name}"
+            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+                folders.append(name + "/")
+            else:
+                yield name, entry
+
+
+def _local_tree(path: str) -> InputFile:
+    """A directory as an input: all its bytes, and what tells its state from any other."""
+    size, state = 0, hashlib.blake2b(digest_size=16)
+    try:
+        for name, entry in tree_entries(path):
+            if entry.is_file(follow_symlinks=False):
+                found = entry.stat(follow_symlinks=False)
+                size += found.st_size
+                line = f"{name}\0{found.st_size}\0{found.st_mtime_ns}\n"
+                state.update(os.fsencode(line))
+    except OSError as error:
+        raise InputError(f"cannot list {error.filename or path}: {error.strerror}") from None
+    return InputFile(os.path.normpath(path), size, state.hexdigest())
 
 
 def _filesystem(url: str) -> tuple[Any, str]:

@@ -20,7 +20,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO
@@ -30,7 +30,7 @@ import yaml
 
 from curation.engine.plan import absolute, home
 from curation.engine.ray_auth import ray_environment
-from curation.engine.recipe import CommonCrawlInput, Recipe, RecipeError, load
+from curation.engine.recipe import CommonCrawlInput, Input, Recipe, RecipeError, load
 
 CONNECT = 10.0  # seconds in which the job server must accept a connection
 ANSWER = 60.0  # seconds in which it must answer
@@ -63,7 +63,7 @@ class Submission:
     def document(self) -> str:
         """The resolved recipe as YAML, input paths included."""
         plain = self.recipe.resolved()
-        plain["input"] = self.recipe.settings.input.model_dump(mode="json")
+        plain["input"] = self.recipe.settings.model_dump(mode="json")["input"]
         return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
 
     def command(self, python: str, recipe: str) -> str:
@@ -127,16 +127,10 @@ def prepare(
     output = absolute(output)
     with contextlib.redirect_stdout(sys.stderr):  # what a user's module prints is no result
         found = load(recipe, inputs, settings)
-        given = found.settings.input
-        if not isinstance(given, CommonCrawlInput):
-            if not given.paths:
-                raise RecipeError("input.paths: no input given (name files, globs, URLs)")
-            sample = SAMPLE in inputs
-            paths = [
-                sample_path(output) if sample and path == SAMPLE else absolute(path)
-                for path in given.paths
-            ]
-            found = load(recipe, paths, settings)
+        sample = sample_path(output) if SAMPLE in inputs else absolute(SAMPLE)
+        given = [_placed(one, sample) for one in found.settings.inputs]
+        whole = tuple(given) if found.settings.listed else given[0]
+        found = replace(found, settings=found.settings.model_copy(update={"input": whole}))
     for warning in found.warnings:
         print(f"curation: {warning}", file=sys.stderr)
     options = ["--limit", str(limit)] if limit is not None else []
@@ -144,6 +138,16 @@ def prepare(
     options += ["--accept-collapse"] if accept_collapse else []
     options += ["--index", absolute(index)] if index is not None else []
     return Submission(found, output, tuple(options), SAMPLE in inputs)
+
+
+def _placed(given: Input, sample: str) -> Input:
+    """An input whose paths are absolute; that of the sample is given. Raises RecipeError."""
+    if isinstance(given, CommonCrawlInput):
+        return given
+    if not given.paths:
+        raise RecipeError("input.paths: no input given (name files, globs, URLs)")
+    paths = tuple(sample if path == SAMPLE else absolute(path) for path in given.paths)
+    return given.model_copy(update={"paths": paths})
 
 
 # ---------------------------------------------------------------- the job server

@@ -1,7 +1,7 @@
 """The data card of a manifest: what it is made of, for a person who has nothing but the card.
 
-What may live here: the Markdown of `card.md`. All of it follows from the manifest, its provenance
-files and the stats.json of the runs above it, so the same manifest has the same card.
+What may live here: the Markdown of `card.md`. All of it follows from the manifest and its
+provenance files, so the same manifest has the same card.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from manifests.trace import window_number, window_of_keys
 _MOST = 20  # languages or licences that are named; the rest in one line
 
 
-def card(manifest: Manifest, upstream: Mapping[str, Mapping[str, Any]] | None = None) -> str:
-    """The card. `upstream`: by source, the stats.json of the run that it is made of, where there is
-    one. Raises ManifestError for provenance that is missing or damaged."""
+def card(manifest: Manifest) -> str:
+    """The card. Raises ManifestError for provenance that is missing or damaged."""
     parts = [
         f"# {manifest.name}",
         _summary(manifest),
@@ -32,7 +31,7 @@ def card(manifest: Manifest, upstream: Mapping[str, Mapping[str, Any]] | None = 
         _census(manifest, "language", "Languages"),
         _census(manifest, "license", "Licences of the documents"),
         _tokenizer(manifest),
-        *_runs(manifest, upstream or {}),
+        *_runs(manifest),
         _limits(manifest),
     ]
     return "\n\n".join(parts) + "\n"
@@ -167,13 +166,14 @@ def _counted(manifest: Manifest, split: Split, column: str) -> Iterator[tuple[st
 # ---------------------------------------------------------------- runs above
 
 
-def _runs(manifest: Manifest, upstream: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """The funnel of each run that a source is made of, and that of the corpus."""
+def _runs(manifest: Manifest) -> Iterator[str]:
+    """The funnel of each run that a source is made of (`stats` of its upstream, which is the run's
+    stats.json), and that of the corpus."""
     for source in manifest.sources:
-        if source.name in upstream:
+        if "stats" in source.upstream:
             name = source.upstream.get("name", source.name)
             title = f"## How {source.name} was made: the run {name}"
-            yield f"{title}\n\n{_funnel(upstream[source.name])}"
+            yield f"{title}\n\n{_funnel(source.upstream['stats'])}"
     if manifest.corpus is not None and manifest.corpus.stats.get("stages") is not None:
         text = "All sources together, before they were packed."
         yield f"## How the corpus was made\n\n{_funnel(manifest.corpus.stats)}\n\n{text}"

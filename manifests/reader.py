@@ -70,9 +70,13 @@ class Live:
         return _validation(self.manifest, source)
 
 
-def open_reader(manifest: Manifest, *, live: bool = False, digests: bool = False) -> Shards | Live:
+def open_reader(
+    manifest: Manifest, *, live: bool | None = None, digests: bool = False
+) -> Shards | Live:
     """A reader, once all files have been found to be there and of the right size; with `digests`
-    also of the right bytes, which reads them. Raises ManifestError."""
+    also of the right bytes, which reads them. Of shards, where the run has written them, unless
+    `live` says otherwise. Raises ManifestError."""
+    live = not manifest.shards if live is None else live
     files = [file for source in manifest.sources for file in source.splits["validation"].files]
     if live:
         files += [file for source in manifest.sources for file in source.train.files]
@@ -127,7 +131,8 @@ class Files:
         if rows.min() < 0 or rows.max() >= len(self):
             outside = int(rows.max() if rows.max() >= len(self) else rows.min())
             raise ManifestError(f"row {outside} of {len(self)} is wanted")
-        order = np.argsort(rows, kind="stable")
+        sorted_ = bool((rows[1:] >= rows[:-1]).all())
+        order = np.arange(len(rows)) if sorted_ else np.argsort(rows, kind="stable")
         ordered = rows[order]
         numbers = np.searchsorted(self._ends, ordered, side="right")
         parts = []
@@ -138,9 +143,8 @@ class Files:
             for group in np.unique(groups).tolist():
                 begin = ends[group - 1] if group else 0
                 parts.append(self._recent(number, group).take(own[groups == group] - begin))
-        back = np.empty(len(rows), np.int64)
-        back[order] = np.arange(len(rows))
-        return Rows.join(parts).take(back)
+        found = Rows.join(parts)
+        return found if sorted_ else found.take(np.argsort(order))
 
     def groups(self) -> Iterator[Rows]:
         """All rows, a row group at a time."""

@@ -71,6 +71,8 @@ class Rows:
     @staticmethod
     def join(parts: Sequence[Rows]) -> Rows:
         """Several batches (at least one) as one."""
+        if len(parts) == 1:
+            return parts[0]
         shifts = np.cumsum([0, *(len(part.lengths) for part in parts)])
         starts = [p.starts[:-1] + shift for p, shift in zip(parts, shifts[:-1], strict=True)]
         return Rows(

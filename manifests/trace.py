@@ -23,6 +23,9 @@ from manifests.hashing import keys, salt
 from manifests.reader import Files, changed
 from manifests.tokens import SPLITS, File, Manifest, ManifestError, Split, SplitName
 
+#: A sample, the epoch of its source, the shard that has it, and the row there.
+Sample = tuple[int, int, str | None, int | None]
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -39,7 +42,8 @@ class Piece:
 @dataclass(frozen=True)
 class Sequence:
     """A sample: where its row lies in the packed files and in the shards, and what is in it. `row`
-    counts through the files of the source, `file_row` and `shard_row` from the start of a file."""
+    counts through the files of the source, `file_row` and `shard_row` from the start of a file.
+    `shard` and `shard_row` are None where the run has written no shards."""
 
     sample: int
     source: str
@@ -47,8 +51,8 @@ class Sequence:
     row: int
     file: str
     file_row: int
-    shard: str
-    shard_row: int
+    shard: str | None
+    shard_row: int | None
     tokens: np.ndarray  # (sequence_length,)
     pieces: tuple[Piece, ...]
 
@@ -71,7 +75,7 @@ class Place:
     piece: int  # of the row, from 0
     offset: int  # of its first token in the document
     length: int  # tokens
-    samples: tuple[tuple[int, int, str, int], ...]  # sample, epoch, shard, row of the shard
+    samples: tuple[Sample, ...]
 
 
 @dataclass(frozen=True)
@@ -93,8 +97,9 @@ def sequence(manifest: Manifest, sample: int) -> Sequence:
     sources, epochs, numbers = manifest.order().locate(np.array([sample]))
     source, row = manifest.sources[int(sources[0])], int(numbers[0])
     packed, shards = Files(manifest, source.train.files), Files(manifest, manifest.shards)
-    (file, file_row), (shard, shard_row) = packed.place(row), shards.place(sample)
-    rows = shards.take(np.array([sample]))
+    file, file_row = packed.place(row)
+    shard, shard_row = _in_shards(shards, sample)
+    rows = packed.take(np.array([row])) if shard is None else shards.take(np.array([sample]))
     ids = [f"{high:016x}{low:016x}" for high, low in rows.ids.tolist()]
     origin = {}
     if provenance := _ofwindow_number(source.train.provenance, window_number(file)):
@@ -108,7 +113,7 @@ def sequence(manifest: Manifest, sample: int) -> Sequence:
         row=row,
         file=file.path,
         file_row=file_row,
-        shard=shard.path,
+        shard=shard,
         shard_row=shard_row,
         tokens=rows.tokens[0],
         pieces=tuple(Piece(*piece, origin.get(piece[0])) for piece in pieces),
@@ -184,17 +189,24 @@ def _pieces(manifest: Manifest, file: File, name: str) -> list[tuple[int, int, i
     return sorted(found, key=lambda piece: (piece[2], piece[0], piece[1]))
 
 
-def _samples(manifest: Manifest, ordinal: int, row: int) -> tuple[tuple[int, int, str, int], ...]:
+def _samples(manifest: Manifest, ordinal: int, row: int) -> tuple[Sample, ...]:
     """The samples that are a row, over all epochs, and where the shards have them."""
     epochs = np.arange(math.ceil(manifest.sources[ordinal].epochs) + 1)
     numbers = manifest.order().sample_of(ordinal, epochs, np.full(len(epochs), row)).tolist()
     shards = Files(manifest, manifest.shards)
-    found = []
-    for epoch, sample in enumerate(numbers):
-        if 0 <= sample < manifest.samples:
-            shard, shard_row = shards.place(sample)
-            found.append((sample, epoch, shard.path, shard_row))
-    return tuple(found)
+    return tuple(
+        (sample, epoch, *_in_shards(shards, sample))
+        for epoch, sample in enumerate(numbers)
+        if 0 <= sample < manifest.samples
+    )
+
+
+def _in_shards(shards: Files, sample: int) -> tuple[str | None, int | None]:
+    """The shard that has a sample, and the row there; None where there are no shards."""
+    if not len(shards):
+        return None, None
+    file, row = shards.place(sample)
+    return file.path, row
 
 
 def _by_id(manifest: Manifest, split: Split, name: str) -> list[dict[str, Any]]:

@@ -7,9 +7,13 @@ order says it is.
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +21,7 @@ import pyarrow.parquet as pq
 
 from manifests.hashing import keys, mix64, salt
 from manifests.reader import Files, changed
-from manifests.records import digest_of
+from manifests.records import digest_of, origin_of
 from manifests.rows import Rows, schema
 from manifests.tokens import SPLITS, File, Manifest, ManifestError, Source, Split
 from manifests.trace import window_number, window_of_keys
@@ -44,10 +48,12 @@ class Report:
 
 def check(manifest: Manifest) -> Report:
     """Reads every file of a manifest: sizes, SHA-256, schemas, shapes, counts, documents whole,
-    shards as the order says, shares and epochs. Raises nothing for what is wrong: it is reported.
+    shards as the order says, shares and epochs, and whether the runs below are those it was made
+    of, where they still are. Raises nothing for what is wrong: it is reported.
     """
     report = Report()
     _records(manifest, report)
+    _origins(manifest, report)
     sound = {file.path for file in _listed(manifest) if _bytes(manifest, file, report)}
     hashes = []
     for source in manifest.sources:
@@ -85,7 +91,7 @@ def _records(manifest: Manifest, report: Report) -> None:
     except ValueError as error:
         say(f"manifest.json: {error}")
         return
-    if sum(file.rows for file in manifest.shards) != manifest.samples:
+    if manifest.shards and sum(file.rows for file in manifest.shards) != manifest.samples:
         say(f"manifest.json: the shards do not have {manifest.samples} rows")
     for source, own in zip(manifest.sources, epochs, strict=True):
         if abs(own - source.epochs) > _CLOSE * max(own, 1):
@@ -94,6 +100,36 @@ def _records(manifest: Manifest, report: Report) -> None:
             say(f"manifest.json: {source.name}: {own:.3f} epochs of at most {source.max_epochs}")
         for name in SPLITS:
             _sums(manifest, source, name, source.splits[name], report)
+
+
+def _origins(manifest: Manifest, report: Report) -> None:
+    """The documents runs below, where they still are: the corpus, and those whose documents it has
+    read. Are they the ones that the manifest names?"""
+    if manifest.corpus is None:
+        return
+    place = manifest.directory / manifest.corpus.path / "run.json"
+    corpus = _origin(manifest, place, {manifest.corpus.digest}, report)
+    named = {source.upstream.get("digest") for source in manifest.sources}
+    read = {Path(file["path"]).parent for file in (corpus or {}).get("inputs", ())}
+    for run in sorted(path.parent for path in read if path.name == "documents"):
+        _origin(manifest, run / "run.json", named, report)
+
+
+def _origin(
+    manifest: Manifest, path: Path, wanted: set[str | None], report: Report
+) -> dict[str, Any] | None:
+    """The record of a run that is one of the wanted ones; None where it is not there any more."""
+    if not path.exists():
+        return None
+    shown = os.path.relpath(path, manifest.directory)
+    try:
+        record: dict[str, Any] = json.loads(path.read_bytes())
+        if origin_of(record) in wanted:
+            return record
+        report.problems.append(f"{shown}: not the run that the manifest was made of")
+    except (OSError, ValueError, KeyError, TypeError):
+        report.problems.append(f"{shown}: damaged")
+    return None
 
 
 def _sums(manifest: Manifest, source: Source, name: str, split: Split, report: Report) -> None:
@@ -329,7 +365,7 @@ def _shards(
         begin += file.rows
     for source, tokens in zip(manifest.sources, realised, strict=True):
         share = tokens / max(realised.sum(), 1)
-        if whole and abs(share - source.realised) > _CLOSE:
+        if whole and manifest.shards and abs(share - source.realised) > _CLOSE:
             report.problems.append(
                 f"manifest.json: {source.name}: realised {source.realised}, the shards have {share}"
             )
@@ -355,9 +391,12 @@ def _others(
 
 def row_hashes(rows: Rows) -> np.ndarray:
     """A hash (uint64) of each row: its tokens, and the pieces in their order."""
-    places = np.arange(rows.tokens.shape[1], dtype=np.uint64)
+    factors = mix64(np.arange(rows.tokens.shape[1])) | np.uint64(1)
+    found = np.zeros(len(rows), np.uint64)
     with np.errstate(over="ignore"):
-        found = rows.tokens.astype(np.uint64) @ (mix64(places) | np.uint64(1))
+        for begin in range(0, len(rows), 64):  # in eight bytes for each token
+            part = slice(begin, begin + 64)
+            found[part] = rows.tokens[part].astype(np.uint64) @ factors
         piece = rows.lengths.astype(np.uint64)
         for column in (rows.offsets.astype(np.uint64), rows.ids[:, 0], rows.ids[:, 1]):
             piece = mix64(piece + np.uint64(1)) ^ column

@@ -153,6 +153,12 @@ def make(
     return manifest
 
 
+def same(one: Rows, other: Rows) -> bool:
+    """Whether two batches are equal in everything."""
+    fields = ("tokens", "starts", "lengths", "offsets", "ids", "sources")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in fields)
+
+
 def _documents(source: str, count: int) -> list[Document]:
     """Documents of 3 to 90 words; every tenth is packed twice."""
     found = []

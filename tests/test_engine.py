@@ -312,7 +312,7 @@ def test_a_unit_that_fails_twice_is_quarantined_and_comes_back(
 
     files: dict[str, Any] = {"inputs": [str(inputs)], "workers": 1, "output": tmp_path / "r"}
     with monkeypatch.context() as patched:
-        patched.setattr(executors, "run_task", moody)
+        patched.setattr(executors, "carry_out", moody)
         partial = run(recipe(*STAGES), **files)
     [(path, problem)] = partial.unfinished.items()
     assert path.endswith("part2.jsonl") and problem == "quarantined: RuntimeError: a bad day"

@@ -13,12 +13,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from exchange import decide
 
 from curation import models, run
 from curation.document import Documents
 from curation.engine.chain import as_column
 from curation.engine.plan import Plan, open_plan
-from curation.stage import Editor, Filter, Stage
+from curation.filters.decontaminate import Decontaminate
+from curation.stage import Editor, Edits, Filter, Stage
 from curation.stages import STAGES
 from manifests.records import digest_of
 
@@ -46,6 +48,12 @@ DIRECT = (
     *("gopher_repetition", "fineweb", "basic", "mc4"),
     *("c4", "refinedweb_lines", "normalise", "toxicity"),
     *("pii", "perplexity", "url_filter"),
+)
+#: Evaluation items that pages of the sample contain.
+ITEMS = (
+    "You set the arm with two fingers, and it stays where you left it.",
+    "Give every row one observation and every column one kind of fact.",
+    "BOTH joints are turned from pear wood -- and held by friction alone",
 )
 PARAMETERS = {"perplexity": {"model": "kenlm/sample"}}
 
@@ -96,6 +104,24 @@ def test_the_output_of_a_heuristic_changes_with_its_version_only(plan: Plan, nam
         signals = dict(stage.score(docs))
     columns = {f"{name}.{signal}": as_column(values) for signal, values in signals.items()}
     hold(name, stage, [rows(pa.table({"id": docs["id"], **columns}), f"{name}.")])
+
+
+def test_what_decontamination_finds_changes_with_its_version_only(
+    plan: Plan, tmp_path: Path
+) -> None:
+    texts = pq.read_table(plan.run / plan.segments[0].directory / "text").sort_by("id")
+    docs = Documents(
+        {"row": pa.array(range(len(texts)), pa.int64()), "text": texts["text"].combine_chunks()}
+    )
+    path = tmp_path / "set.jsonl"
+    path.write_text("".join(json.dumps({"q": item}) + "\n" for item in ITEMS))
+    stage = Decontaminate(sets=(str(path),), max_documents=None)
+    [edits] = decide(stage, [docs])
+    assert isinstance(edits, Edits)
+    spans = [column.tolist() for column in (edits.rows, edits.starts, edits.stops, edits.noted)]
+    said = [as_column(edits.evidence[name]).to_pylist() for name in sorted(edits.evidence)]
+    assert edits.noted.size
+    hold("decontaminate", stage, [spans, said])
 
 
 def hold(name: str, stage: Stage, found: list[object]) -> None:

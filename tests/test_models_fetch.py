@@ -365,7 +365,7 @@ def test_the_table_names_what_can_be_verified_and_fetched() -> None:
         if entry.files and entry.settings is None:  # without a card to note its digest in
             assert len(entry.files) == 1 and entry.files[0].sha256, entry.name
         assert all(len(file.sha256 or "0" * 64) == 64 for file in entry.files)
-        assert entry.kind in {"lid", "kenlm", "classifier", "words", "domains"}
+        assert entry.kind in {"lid", "kenlm", "classifier", "words", "domains", "tokenizer"}
         names = [file.name for file in entry.files]
         assert len(set(names)) == len(names) and not {"ready", "old", card.NAME} & {*names}
     assert sum(name.startswith("kenlm/ccnet-") for name in table.names()) == 48

@@ -14,12 +14,13 @@ from curation.api import plan
 from curation.document import Documents
 from curation.engine.chain import as_column
 from curation.engine.recipe import RecipeError, load
+from curation.engine.tokens.recipe import is_tokens
 from curation.filters import thresholds
 from curation.filters.gopher_quality import STOP_WORDS
 from curation.stage import Filter
 
 ROOT = Path(__file__).resolve().parent.parent
-PIPELINES = sorted((ROOT / "pipelines").glob("*.yaml"))
+PIPELINES = [p for p in sorted((ROOT / "pipelines").glob("*.yaml")) if not is_tokens(p)]
 PRESETS = [path for path in PIPELINES if path.stem != "crawl-filter"]
 
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from manifests.hashing import below, keys, mix64, salt
-from manifests.rows import Rows, from_table, to_table
+from manifests.rows import PARQUET, ROW_GROUP, Rows, from_table, to_table
 
 NAMES = ["web", "code"]
 
@@ -42,6 +42,22 @@ def test_a_table_holds_rows_and_gives_them_back(rows: int, dtype: str, tmp_path:
     pq.write_table(to_table(whole, NAMES), tmp_path / "x.parquet", row_group_size=3)
     back = from_table(pq.read_table(tmp_path / "x.parquet"), NAMES)
     assert same(back, whole) and back.tokens.dtype == dtype
+
+
+def test_files_as_they_are_written_are_read_by_others_and_always_have_the_same_bytes(
+    tmp_path: Path,
+) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    whole = made(200, 64, 5)
+    for name in ("x", "y"):
+        table = to_table(whole, NAMES)
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=ROW_GROUP, **PARQUET)
+    assert (tmp_path / "x.parquet").read_bytes() == (tmp_path / "y.parquet").read_bytes()
+    assert same(from_table(pq.read_table(tmp_path / "x.parquet"), NAMES), whole)
+    column = pq.ParquetFile(tmp_path / "x.parquet").metadata.row_group(0).column(0)
+    assert "BYTE_STREAM_SPLIT" in column.encodings and column.compression == "ZSTD"
+    query = f"select sum(list_sum(tokens::integer[])) from '{tmp_path / 'x.parquet'}'"
+    assert duckdb.sql(query).fetchall() == [(int(whole.tokens.sum()),)]
 
 
 def test_a_slice_of_a_table_is_those_rows_alone() -> None:

@@ -33,6 +33,12 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     return make(tmp_path_factory.mktemp("toy"))
 
 
+def with_runs(toy: Manifest) -> Manifest:
+    web = replace(toy.sources[0], upstream={"kind": "run", "name": "crawl", "stats": STATS})
+    corpus = Corpus("corpus", "0" * 32, STATS)
+    return replace(toy, sources=(web, *toy.sources[1:]), corpus=corpus)
+
+
 def cells(text: str, first: str) -> list[str]:
     """The cells of the first row of a table that begins with this one."""
     line = next(line for line in text.split("\n") if line.startswith(f"| {first} "))
@@ -52,15 +58,15 @@ def test_the_card_says_what_the_manifest_is_made_of(toy: Manifest) -> None:
 
 
 def test_the_card_tells_the_funnel_of_each_run_above(toy: Manifest) -> None:
-    text = card(replace(toy, corpus=Corpus("corpus", "0" * 32, STATS)), {"web": STATS})
-    assert text.count("| other_language") == 2 and "## How web was made" in text
+    text = card(with_runs(toy))
+    assert text.count("| other_language") == 2 and "## How web was made: the run crawl" in text
     assert text.count("Duplicates removed: 23 documents.") == 2
     assert "skipped: request" in text and "1,234" in text
 
 
 def test_tables_are_aligned(toy: Manifest) -> None:
     table: list[int] = []
-    for line in card(toy, {"web": STATS}).split("\n"):
+    for line in card(with_runs(toy)).split("\n"):
         if line.startswith("|"):
             table.append(len(line))
         else:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from make_tokens import SOURCES, make
+from make_tokens import SOURCES, make, same
 
 from manifests.order import WHOLE, Deal
 from manifests.reader import Live, Shards, open_reader
@@ -22,11 +22,6 @@ from manifests.tokens import Manifest, ManifestError
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     return make(tmp_path_factory.mktemp("toy"))
-
-
-def same(one: Rows, other: Rows) -> bool:
-    fields = ("tokens", "starts", "lengths", "offsets", "ids", "sources")
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in fields)
 
 
 @given(st.data())

@@ -28,7 +28,8 @@ def text_of(toy: Manifest, provenance: dict[str, object]) -> str:
 
 def test_tokens_of_samples_are_those_of_the_text_they_come_from(toy: Manifest) -> None:
     tokenizer = Tokenizer.from_file(str(toy.directory / toy.tokenizer.path))
-    for sample in (0, 1, 499, 500, 1024, toy.samples - 1):
+    drawn = np.random.default_rng(0).integers(0, toy.samples, 20).tolist()  # over 1,000 tokens
+    for sample in (0, 499, 500, 1024, toy.samples - 1, *drawn):
         found = sequence(toy, sample)
         assert found.pieces and found.padding >= 0
         for piece in found.pieces:

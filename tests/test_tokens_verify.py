@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,11 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from make_tokens import make
+from make_tokens import make, same
 
 from manifests.diff import Difference, diff, render
+from manifests.reader import open_reader
+from manifests.records import origin_of
 from manifests.rows import Rows, from_table, to_table
 from manifests.tokens import File, Manifest
+from manifests.trace import document, sequence
 from manifests.verify import check, row_hashes
 
 
@@ -142,6 +146,40 @@ def test_shares_and_epochs_are_counted_again(toy: Manifest) -> None:
     assert "web: 1.5 epochs, the order makes" in problems[0]
     assert "books" in problems[1] and "epochs of at most 2" in problems[1]
     assert "web: realised 0.4, the shards have" in problems[2]
+
+
+def test_runs_below_are_held_against_the_manifest_where_they_still_are(copy: Manifest) -> None:
+    above = copy.directory / "crawl"
+    record = {"segments": [{"key": "k"}], "inputs": []}
+    read = {
+        "segments": [{"key": "c"}],
+        "inputs": [{"path": str(above / "documents" / "part-00000.parquet")}],
+    }
+    (copy.directory / "corpus" / "run.json").write_text(json.dumps(read))
+    assert copy.corpus is not None
+    corpus = replace(copy.corpus, digest=origin_of(read))
+    web = replace(copy.sources[0], upstream={"kind": "run", "digest": origin_of(record)})
+    made = replace(copy, corpus=corpus, sources=(web, *copy.sources[1:]))
+    assert check(made).problems == []  # the crawl is gone
+    above.mkdir()
+    (above / "run.json").write_text(json.dumps(record))
+    assert check(made).problems == []
+    (above / "run.json").write_text(json.dumps({**record, "inputs": ["other"]}))
+    assert check(made).problems == ["crawl/run.json: not the run that the manifest was made of"]
+    (above / "run.json").write_text("{")
+    assert check(made).problems == ["crawl/run.json: damaged"]
+    assert check(copy).problems == ["corpus/run.json: not the run that the manifest was made of"]
+
+
+def test_a_manifest_without_shards_is_read_live(toy: Manifest, copy: Manifest) -> None:
+    shutil.rmtree(copy.directory / "shards")
+    live = replace(copy, shards=())
+    assert check(live).problems == []
+    assert same(open_reader(live).batch(5, 9), open_reader(toy).batch(5, 9))
+    found = sequence(live, 77)
+    assert found.shard is None and found.pieces == sequence(toy, 77).pieces
+    places = document(live, found.pieces[0].id)[0].places
+    assert (77, found.epoch, None, None) in [one for place in places for one in place.samples]
 
 
 def test_missing_damaged_and_strange_files_are_named(copy: Manifest) -> None:

@@ -17,17 +17,24 @@ from urllib.parse import urlsplit
 import numpy as np
 from pydantic import Field
 
+from curation.dedup.policy import Policy, places, signals_of
 from curation.document import Documents, id_words
 from curation.stage import GlobalStep, Phase, Removals, Sources, between, key_range, of_units
 
-#: What `prepare` notes of a document: 64 bytes. A zero digest means "nothing to compare", `weight`
-#: is the number of documents that it stands for already.
+#: What `prepare` notes of a document: 72 bytes. A zero digest means "nothing to compare", `weight`
+#: is the number of documents that it stands for already, `policy` its place by the policy.
 RECORD = np.dtype(
-    [("id", "<u8", 2), ("row", "<i8"), ("weight", "<i8"), ("url", "<u8", 2), ("text", "<u8", 2)]
+    [
+        *[("id", "<u8", 2), ("row", "<i8"), ("weight", "<i8"), ("policy", "<u8")],
+        *[("url", "<u8", 2), ("text", "<u8", 2)],
+    ]
 )
-#: What a document is looked for by: 56 bytes, sorted by the first half of the digest.
+#: What a document is looked for by: 64 bytes, sorted by the first half of the digest.
 LINE = np.dtype(
-    [("digest", "<u8", 2), ("id", "<u8", 2), ("unit", "<i8"), ("row", "<i8"), ("weight", "<i8")]
+    [
+        *[("digest", "<u8", 2), ("policy", "<u8"), ("id", "<u8", 2)],
+        *[("unit", "<i8"), ("row", "<i8"), ("weight", "<i8")],
+    ]
 )
 #: What a phase says of a document: who removed it, or how many it stands for.
 VERDICT = np.dtype(
@@ -78,16 +85,23 @@ def _digest(value: str) -> bytes:
 class ExactDedup(GlobalStep):
     """Keeps one of the documents with equal canonical URL, then one of those with equal text.
 
-    The survivor is the one with the smallest id; where ids repeat, the first by (path, offset).
-    Documents without a URL, or whose normalised text is empty, equal nothing.
+    The survivor is the first by the policy, then the one with the smallest id; where ids repeat,
+    the first by (path, offset). Documents without a URL, or whose normalised text is empty, equal
+    nothing.
     """
 
-    version = 1
+    version = 2
     reasons: ClassVar[tuple[str, ...]] = ("url", "text")
     by: tuple[Literal["url", "text"], ...] = Field(default=("url", "text"), min_length=1)
+    policy: Policy = "first_id"
+    """Who comes first, and so survives: `first_id`, `longest` (bytes of text), `newest` (by date)
+    or `highest(stage.signal)` (of an earlier stage); those without a date or signal come last."""
 
     def depends(self) -> dict[str, str]:
         return {"unicode": unicodedata.unidata_version}
+
+    def signals(self) -> tuple[str, ...]:
+        return signals_of(self.policy)
 
     def no_records(self) -> np.ndarray:
         return np.empty(0, RECORD)
@@ -97,6 +111,7 @@ class ExactDedup(GlobalStep):
         records["row"] = docs["row"].to_numpy(zero_copy_only=False)
         records["weight"] = docs["duplicate_count"].to_numpy(zero_copy_only=False)
         records["id"] = id_words(docs["id"])
+        records["policy"] = places(self.policy, docs)
         if "url" in self.by:
             urls = [canonical_url(url) for url in docs["url"].to_pylist()]
             records["url"] = _digests(urls)
@@ -132,7 +147,7 @@ class ExactDedup(GlobalStep):
             some = records[records[name].any(axis=1)]
             lines = np.empty(len(some), LINE)
             lines["digest"], lines["unit"] = some[name], unit
-            for field in ("id", "row", "weight"):
+            for field in ("id", "row", "weight", "policy"):
                 lines[field] = some[field]
             pieces.append(lines)
         lines = np.concatenate(pieces)
@@ -177,7 +192,7 @@ class ExactDedup(GlobalStep):
 
 
 def _equal(lines: np.ndarray) -> dict[str, np.ndarray]:
-    """Of lines with equal digests the first by (id, unit, row) stays, and stands for all."""
+    """Of equal digests the first line by (policy, id, unit, row) stays, and stands for all."""
     lines = lines[np.lexsort((lines["row"], lines["unit"], *_keys(lines)))]
     if not len(lines):
         return {"removed": np.empty(0, VERDICT), "counts": np.empty(0, COUNT)}
@@ -218,8 +233,9 @@ def _digests(values: Sequence[str | None]) -> np.ndarray:
 
 
 def _keys(lines: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Sort keys of lines for `lexsort`, least significant first: (digest, id)."""
-    return lines["id"][:, 1], lines["id"][:, 0], lines["digest"][:, 1], lines["digest"][:, 0]
+    """Sort keys of lines for `lexsort`, least significant first: (digest, policy, id)."""
+    ids, digests = lines["id"], lines["digest"]
+    return ids[:, 1], ids[:, 0], lines["policy"], digests[:, 1], digests[:, 0]
 
 
 def _slices(arrays: Iterable[np.ndarray], part: int, parts: int) -> np.ndarray:

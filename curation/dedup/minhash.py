@@ -29,7 +29,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import chain, repeat
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -40,6 +39,7 @@ from pydantic import AfterValidator, Field
 
 from curation.dedup import clusters
 from curation.dedup.exact import COUNT, hexadecimal
+from curation.dedup.policy import Policy, places, signals_of
 from curation.dedup.signatures import SIGNATURE_VERSION, band_hashes, shingles, signatures
 from curation.document import Documents, id_words
 from curation.stage import (
@@ -72,16 +72,8 @@ OLD = np.dtype([("component", "<i8"), ("doc", "<i8")])
 PART_BYTES = 256 << 20  # of members (and shingles) per task that walks, at most
 SPILL_BYTES = 512 << 20  # larger arrays lie in a file instead of memory
 EDGES = 1 << 22  # pairs that are joined at a time
-_LAST = (1 << 64) - 1
 
-_POLICY = re.compile(r"first_id|longest|newest|highest\(([^().]+)\.([^().]+)\)")
 _TEXT = re.compile(r"text(?:\((\d*\.?\d+)\))?")
-
-
-def _policy(value: str) -> str:
-    if not _POLICY.fullmatch(value):
-        raise ValueError("first_id, longest, newest or highest(stage.signal) is wanted")
-    return value
 
 
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -137,7 +129,7 @@ class MinHashDedup(GlobalStep):
     `text` (exact, 0.8) or `text(0.9)`. 0 takes every candidate, as systems without verification."""
     scope: Literal["run", "crawl", "language", "source"] = "run"
     """Documents are compared with those of the same crawl, language or source only, or with all."""
-    policy: Annotated[str, AfterValidator(_policy)] = "first_id"
+    policy: Policy = "first_id"
     """Who comes first, and so survives: `first_id`, `longest` (bytes of text), `newest` (by date)
     or `highest(stage.signal)` (of an earlier stage); those without a date or signal come last."""
     sources: Annotated[tuple[str, ...], AfterValidator(_distinct)] = ()
@@ -153,8 +145,7 @@ class MinHashDedup(GlobalStep):
         return {**versions(), "signature": str(SIGNATURE_VERSION)}
 
     def signals(self) -> tuple[str, ...]:
-        match = _POLICY.fullmatch(self.policy)
-        return (f"{match[1]}.{match[2]}",) if match and match[1] else ()
+        return signals_of(self.policy)
 
     @property
     def record(self) -> np.dtype:
@@ -193,24 +184,12 @@ class MinHashDedup(GlobalStep):
         records["content"] = docs.view.content_hashes()
         records["crawl"] = _ranks(docs["crawl"], self.crawls)
         records["source"] = _ranks(docs["source"], self.sources)
-        records["policy"] = self._places(docs)
+        records["policy"] = places(self.policy, docs)
         if self.scope != "run":
             records["scope"] = _salts(docs[self.scope])
         size = self.bands * self.rows
         records["signature"], records["shingles"] = signatures(docs.view, self.ngram, size)
         return records
-
-    def _places(self, docs: Documents) -> np.ndarray:
-        """The place of each document by the policy, as uint64: the smaller the earlier."""
-        if self.policy == "longest":
-            return _LAST - docs.view.byte_counts().astype(np.uint64)
-        if self.policy == "newest":
-            return _descending(_seconds(docs["date"]))
-        for name in self.signals():
-            # Unsafe: integers above 2**53 are rounded.
-            values = pc.cast(docs[name], pa.float64(), safe=False)
-            return _descending(values.to_numpy(zero_copy_only=False))
-        return np.zeros(len(docs), np.uint64)
 
     def index_directory(self) -> str | None:
         return self.index
@@ -473,30 +452,6 @@ def _salts(names: pa.Array) -> np.ndarray:
     salts = [bytes_hash(name.encode()) | 1 for name in encoded.dictionary.to_pylist()]
     places = pc.fill_null(encoded.indices, len(salts)).to_numpy(zero_copy_only=False)
     return np.asarray(np.array([*salts, 2], np.uint64)[places])
-
-
-def _descending(values: np.ndarray) -> np.ndarray:
-    """uint64 that sort as the floats do, the highest first, NaN last."""
-    bits = np.where(values == 0, 0.0, values).astype(np.float64).view(np.uint64)
-    sign = np.uint64(1 << 63)
-    ascending = np.where(bits & sign, ~bits, bits | sign)
-    return np.where(np.isnan(values), np.uint64(_LAST), ~ascending)
-
-
-def _seconds(dates: pa.Array) -> np.ndarray:
-    """ISO 8601 dates as seconds since 1970, UTC where they do not say; NaN for what is none."""
-    encoded = dates.dictionary_encode()
-    found = [_moment(date) for date in encoded.dictionary.to_pylist()]
-    places = pc.fill_null(encoded.indices, len(found)).to_numpy(zero_copy_only=False)
-    return np.asarray(np.array([*found, np.nan])[places])
-
-
-def _moment(date: str) -> float:
-    try:
-        found = datetime.fromisoformat(date.strip())
-    except ValueError:
-        return np.nan
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def _pairs(part: int, parts: int, sources: Sources) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ can be applied to what is stored of a unit, instead of reading it (`reapply.py` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -16,13 +16,12 @@ from curation.engine.chain import first_edit, group, text_from
 from curation.engine.plan import (
     Plan,
     Task,
-    Unit,
     open_plan,
     reading_tasks,
     segment_key,
     stage_key,
 )
-from curation.engine.recipe import RecipeError, StageSpec
+from curation.engine.recipe import ENCODED, RecipeError, StageSpec
 from curation.stage import Filter
 from manifests.records import Receipt
 
@@ -58,11 +57,11 @@ class Base:
         start, obstacle = beginning(plan, base)
         units = frozenset[str]()
         if not obstacle:
-            mine = {unit.name: _identity(unit) for unit in plan.units}
+            mine, theirs = _identities(plan), _identities(base)
             units = frozenset(
-                unit.name
-                for unit, task in zip(base.units, reading_tasks(base), strict=True)
-                if task.key in receipts and mine.get(unit.name) == _identity(unit)
+                task.name
+                for task in reading_tasks(base)
+                if task.key in receipts and mine.get(task.name) == theirs[task.name]
             )
         return Base(base.run, receipts, units, start, obstacle)
 
@@ -85,8 +84,10 @@ class Base:
         }
 
 
-def _identity(unit: Unit) -> tuple[object, ...]:
-    return unit.input, unit.span
+def _identities(plan: Plan) -> dict[str, tuple[object, ...]]:
+    """What each unit reads, and how, by its name."""
+    keys = plan.recipe.settings.input_keys()
+    return {unit.name: (unit.input, unit.span, keys[unit.member]) for unit in plan.units}
 
 
 def beginning(plan: Plan, base: Plan) -> tuple[int, str]:
@@ -110,7 +111,8 @@ def beginning(plan: Plan, base: Plan) -> tuple[int, str]:
     scores = [[key[:2] for key in stages] for stages in keys]
     if scores[0] != scores[1] or plan.signal_types(new) != base.signal_types(old):
         return 0, "the stages up to the first global step differ in more than thresholds"
-    if (mine.seed, mine.input.key()) != (theirs.seed, theirs.input.key()):
+    known = theirs.input_keys()
+    if mine.seed != theirs.seed or not any(key in known for key in mine.input_keys()):
         return 0, "seed or input settings differ"
     if plan.recipe.takedown != base.recipe.takedown:
         return 0, "other documents are taken down"
@@ -120,13 +122,13 @@ def beginning(plan: Plan, base: Plan) -> tuple[int, str]:
     start = max(place for place in steps if place <= first)  # a group counts all who come to it
     if start < text_from(new.stages):
         return 0, f"{new.stages[start].name} judges before extraction, and payloads are not stored"
-    return start, _filled(new.stages[start:], mine.input.reader)
+    return start, _filled(new.stages[start:], {one.reader for one in mine.inputs})
 
 
-def _filled(stages: Sequence[StageSpec], reader: str) -> str:
+def _filled(stages: Sequence[StageSpec], readers: Set[str]) -> str:
     """What stands against re-application in columns that stages from the start on fill: what was
     in them before is not stored. Only the language is known to be empty then, of an archive."""
-    empty = {"language_score"} | ({"language"} if reader in ("warc", "wet", "text") else set())
+    empty = {"language", "language_score"} if readers <= ENCODED else set()
     for spec in stages:
         if isinstance(spec.stage, Filter) and (full := {*spec.stage.adds} - empty):
             return f"{spec.name} fills {min(full)}, which the input may have filled before"

@@ -210,7 +210,9 @@ class Chain:
         spans = (at[living], edits.starts[here][living], edits.stops[here][living])
         text = delete_spans(state.docs.view, *spans)
         removed = state.sizes.bytes - pc.binary_length(text).to_numpy()
-        self._apply_edit(spec, account, state, text, {"removed_bytes": removed}, {})
+        where = align(edits.noted, rows)
+        said = {name: as_column(values).take(where) for name, values in edits.evidence.items()}
+        self._apply_edit(spec, account, state, text, {"removed_bytes": removed, **said}, {})
 
     def _fail(self, spec: StageSpec, state: State, failures: Mapping[int, str]) -> None:
         """Books and ends the documents (by index among the living) that a stage could not do."""
@@ -336,9 +338,8 @@ class Chain:
         blank = np.asarray(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(text)), 0))
         drop = np.full(len(blank), None, dtype=object)
         drop[blank] = "empty"
-        rules = spec.stage.rules if isinstance(spec.stage, Editor) else ()
         self._would_drop(spec, state, columns)
-        self._decide(spec, state, rules, columns, drop)
+        self._decide(spec, state, rules_of(spec.stage), columns, drop)
         gone = np.array([reason is not None for reason in drop], dtype=bool)
         for reason in sorted({r for r in drop if r is not None}):
             mask = drop == reason

@@ -204,15 +204,18 @@ def _collate(
         name = plan.units[ordinal].name
         path = plan.run / segment.directory / kind / f"{name}.parquet"
         if isinstance(decided, Edits):
-            table = _edits_table(decided)
+            table = _edits_table(decided, step.evidence)
         elif isinstance(decided, Scores):
             table = _scores_table(decided, step.evidence)
         else:
             table = _removals_table(decided, step.evidence)
             documents = sources.documents(ordinal)
-            arrived += len(documents)
-            counted.append(_retention(documents, decided, sources.earlier(ordinal)[0]))
-            groups.append(_groups(documents, decided, ordinal))
+            left = pa.array(~np.isin(documents["row"].to_numpy(), sources.earlier(ordinal)[0]))
+            came = documents.filter(left)
+            weights = _weights(sources.records(ordinal), len(came))
+            arrived += int(weights.sum())
+            counted.append(collapse.retention(came, np.isin(came["row"].to_numpy(), decided.rows)))
+            groups.append(_groups(came, weights, decided, ordinal))
         outputs[name] = write_table(path, table, plan.run)
         rows += len(decided.rows)
     if step.removes:
@@ -223,20 +226,24 @@ def _collate(
     return "done", outputs, {"rows": rows, "documents": arrived}, {}
 
 
-def _retention(documents: pa.Table, removals: Removals, earlier: np.ndarray) -> pa.Table:
-    came = documents.filter(pa.array(~np.isin(documents["row"].to_numpy(), earlier)))
-    return collapse.retention(came, np.isin(came["row"].to_numpy(), removals.rows))
+def _weights(records: np.ndarray, documents: int) -> np.ndarray:
+    """How many documents each one that came to a step stands for."""
+    if "weight" not in (records.dtype.names or ()):
+        return np.ones(documents, np.int64)
+    return np.array(records["weight"])
 
 
-def _groups(documents: pa.Table, removals: Removals, unit: int) -> pa.Table:
-    """The largest groups whose survivors lie in a unit."""
-    order = np.argsort(-removals.counts, kind="stable")[: collapse.GROUPS]
+def _groups(documents: pa.Table, weights: np.ndarray, removals: Removals, unit: int) -> pa.Table:
+    """The largest groups whose survivors lie in a unit: what the step has joined, whatever the
+    survivor stood for before."""
+    at = np.searchsorted(documents["row"].to_numpy(), removals.counted_rows)
+    sizes = removals.counts - weights[at] + 1
+    order = np.argsort(-sizes, kind="stable")[: collapse.GROUPS]
     rows = removals.counted_rows[order]
-    at = pc.index_in(pa.array(rows), value_set=documents["row"].combine_chunks())
-    found = documents.take(at)
+    found = documents.take(pa.array(at[order]))
     return pa.table(
         {
-            "documents": removals.counts[order],
+            "documents": sizes[order],
             "id": found["id"],
             "url": found["url"],
             "unit": np.full(len(rows), unit),
@@ -328,15 +335,32 @@ def _removals_table(removals: Removals, evidence: Mapping[str, str]) -> pa.Table
     return pa.table({name: columns[name] for name in schema.names}).cast(schema)
 
 
-EDITS_SCHEMA = pa.schema(
-    [("row", pa.int64()), ("start", pa.int64()), ("stop", pa.int64())],
-    metadata={"gristmill.schema": "edits/1"},
-)
+_SPAN = ("row", "start", "stop")
 
 
-def _edits_table(edits: Edits) -> pa.Table:
-    columns = {"row": edits.rows, "start": edits.starts, "stop": edits.stops}
-    return pa.table(columns, schema=EDITS_SCHEMA)
+def edits_schema(evidence: Mapping[str, str]) -> pa.Schema:
+    """One row per deleted span; then, of a step with evidence, one per document that it notes."""
+    said = [(f"said.{name}", pa.type_for_alias(alias)) for name, alias in evidence.items()]
+    return pa.schema(
+        [*[(name, pa.int64()) for name in _SPAN], *said],  # start is null: evidence alone
+        metadata={"gristmill.schema": "edits/1"},
+    )
+
+
+def _edits_table(edits: Edits, evidence: Mapping[str, str]) -> pa.Table:
+    schema = edits_schema(evidence)
+    spans, noted = len(edits.rows), len(edits.noted)
+    none = pa.nulls(noted, pa.int64())
+    columns = {
+        "row": pa.array(np.concatenate([edits.rows, edits.noted]), pa.int64()),
+        "start": pa.concat_arrays([pa.array(edits.starts, pa.int64()), none]),
+        "stop": pa.concat_arrays([pa.array(edits.stops, pa.int64()), none]),
+    }
+    for name, alias in evidence.items():
+        kind = pa.type_for_alias(alias)
+        said = as_column(edits.evidence[name]).cast(kind)
+        columns[f"said.{name}"] = pa.concat_arrays([pa.nulls(spans, kind), said])
+    return pa.table(columns, schema=schema)
 
 
 def _scores_table(scores: Scores, evidence: Mapping[str, str]) -> pa.Table:
@@ -357,8 +381,16 @@ def load_scores(plan: Plan, segment: Segment, unit: Unit) -> Scores:
 
 def load_edits(plan: Plan, segment: Segment, unit: Unit) -> Edits:
     """What one global step deletes from the texts of one unit."""
+    assert segment.step is not None and isinstance(segment.step.stage, GlobalStep)
     table = _decided(plan, segment, unit)
-    return Edits(*(table[name].to_numpy() for name in EDITS_SCHEMA.names))
+    alone = table["start"].is_null()
+    spans, noted = table.filter(pc.invert(alone)), table.filter(alone)
+    rows, starts, stops = (spans[name].to_numpy() for name in _SPAN)
+    return Edits(
+        *(rows, starts, stops),
+        noted["row"].to_numpy(),
+        {n: noted[f"said.{n}"].combine_chunks() for n in segment.step.stage.evidence},
+    )
 
 
 def load_removals(plan: Plan, segment: Segment, unit: Unit) -> Removals:

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from curation.engine import resources
-from curation.engine.plan import Task, open_plan
+from curation.engine.plan import Task
 from curation.engine.ray_auth import ray_environment
 from curation.engine.retry import TaskFailed
-from curation.engine.unit import run_task
+from curation.engine.work import carry_out, open_work
 from curation.stage import RAISED
 from manifests.records import Receipt
 
@@ -57,9 +57,9 @@ class ExecutorLost(RuntimeError):
 
 def execute(run: str, task: dict[str, Any]) -> str:
     """What a worker does: opens the plan, runs the task, returns where its receipt lies."""
-    plan, work = open_plan(run), Task.of(task)
-    run_task(plan, work)
-    return str(plan.receipt_of(work))
+    work, wanted = open_work(run), Task.of(task)
+    carry_out(work, wanted)
+    return str(work.receipt_of(wanted))
 
 
 def _receipt(path: str, task: Task) -> Receipt | TaskFailed:
@@ -76,11 +76,11 @@ class InProcess:
     workers = 1
 
     def run(self, run: Path, queue: deque[Task]) -> Generator[Finished, None, None]:
-        plan = open_plan(run)
+        work = open_work(run)
         while queue:
             task = queue.popleft()
             try:
-                yield task, run_task(plan, task)
+                yield task, carry_out(work, task)
             except RAISED as error:
                 yield task, TaskFailed.of(error)
 

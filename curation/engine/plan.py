@@ -46,7 +46,7 @@ from manifests.records import canonical, digest, digest_of
 
 RUN_SCHEMA = 1
 #: Bumped when readers or the engine write other bytes for the same input and recipe.
-ENGINE_VERSION = 5
+ENGINE_VERSION = 6
 MAX_RANGES = 1_000_000  # of one file
 
 Kind = Literal["read", "exchange", "filter", "documents"]
@@ -56,13 +56,15 @@ Kind = Literal["read", "exchange", "filter", "documents"]
 class Unit:
     """One input file, or the records that start in a byte range of it: what a task reads.
 
-    `span` is None for a whole file; `weight` the bytes that the unit reads.
+    `span` is None for a whole file; `weight` the bytes that the unit reads; `member` says to which
+    of the recipe's inputs the file belongs.
     """
 
     ordinal: int
     name: str
     input: InputFile
     span: Span | None = None
+    member: int = 0
 
     @property
     def weight(self) -> int:
@@ -188,7 +190,7 @@ class Plan:
             assert isinstance(spec.stage, GlobalStep)
             said = {"survivor": "string", **spec.stage.evidence}
             if spec.stage.edits:
-                said = {"removed_bytes": "int64"}
+                said = {"removed_bytes": "int64", **spec.stage.evidence}
             for name, alias in said.items():
                 types[f"{spec.name}.{name}"] = pa.type_for_alias(alias)
         return types
@@ -202,7 +204,7 @@ class Plan:
     def origin(self) -> str:
         """What the run is made of and from; not where it lies, nor what an index had for it."""
         taken = [self.recipe.takedown.plain()] if self.recipe.takedown else []
-        return digest_of([[s.key for s in self.segments], [asdict(f) for f in self.files], *taken])
+        return digest_of([[s.key for s in self.segments], listing(self.recipe, self.units), *taken])
 
     def indexed(self) -> list[tuple[StageSpec, Path]]:
         """The global steps that have an index of earlier crawls, and where it lies."""
@@ -250,7 +252,7 @@ class Plan:
             "seed": self.recipe.settings.seed,
             "recipe": self.recipe.resolved(),
             "import_path": sorted(homes),
-            "inputs": [asdict(file) for file in self.files],
+            "inputs": listing(self.recipe, self.units),
             "signals": dict(self.types),
             "indexes": {name: list(batches) for name, batches in self.indexes.items()},
             "models": self.models,
@@ -293,24 +295,14 @@ def build(recipe: Recipe, run: Path | None, limit: int | None = None) -> Plan:
     Raises RecipeError for wrong configuration or inputs that are not there.
     """
     settings = recipe.settings
-    try:
-        listed = list_inputs(_patterns(settings.input), SUFFIXES[settings.input.reader], limit)
-    except InputError as error:
-        raise RecipeError(str(error)) from None
-    files = sorted({replace(file, path=absolute(file.path)) for file in listed})
-    for file in files:
-        if not _is_utf8(file.path):
-            raise RecipeError(f"{file.path!r}: the name of this file is not UTF-8")
-    units = units_of(recipe, files)
+    units = units_of(recipe, [_listed(one, limit) for one in settings.inputs])
     segments = cut(recipe)
     types = probe(recipe)
     _signals_are_given(segments, types)
     if run is None:
+        taken = [recipe.takedown.plain()] if recipe.takedown else []
         identity = digest_of(
-            [
-                *(recipe.resolved(), [s.key for s in segments], [asdict(f) for f in files]),
-                *([recipe.takedown.plain()] if recipe.takedown else []),
-            ]
+            [recipe.resolved(), [s.key for s in segments], listing(recipe, units), *taken]
         )
         run = Path("runs") / f"{settings.name}-{identity[:8]}"
     plan = Plan(Path(os.path.abspath(run)), recipe, units, segments, types)
@@ -383,29 +375,64 @@ def make_indexes(plan: Plan) -> None:
             raise RecipeError(f"stage {spec.name}: index: {error}") from None
 
 
-def units_of(recipe: Recipe, files: Sequence[InputFile]) -> tuple[Unit, ...]:
-    """The units of a listing: files, and the byte ranges of those that are larger than a split.
+def _listed(settings: Input, limit: int | None) -> list[InputFile]:
+    """The files of an input, in order; the first `limit` of them. Raises RecipeError."""
+    try:
+        found = list_inputs(_patterns(settings), SUFFIXES[settings.reader], limit)
+    except InputError as error:
+        raise RecipeError(str(error)) from None
+    files = sorted({replace(file, path=absolute(file.path)) for file in found})
+    for file in files:
+        if not _is_utf8(file.path):
+            raise RecipeError(f"{file.path!r}: the name of this file is not UTF-8")
+    return files
+
+
+def units_of(recipe: Recipe, files: Sequence[Sequence[InputFile]]) -> tuple[Unit, ...]:
+    """The units of a listing (the files of each input): input by input, file by file, and the byte
+    ranges of files that are larger than a split.
 
     The ranges are cut evenly by the recipe's split size alone, never by who will read them. Raises
-    RecipeError for more of a file than can be kept in mind (a server may announce any size).
+    RecipeError for more of a file than can be kept in mind (a server may announce any size), and
+    for a file of two inputs: its documents would be there twice.
     """
-    split = getattr(recipe.settings.input, "split", None)
     units: list[Unit] = []
-    for file in files:
-        name, size = unit_name(file.path), file.size or 0
-        ranges = -(-size // split) if split else 1
-        if ranges > MAX_RANGES:
-            raise RecipeError(
-                f"input.split: {split} bytes cut {file.path} ({size} bytes) into {ranges} ranges; "
-                f"at most {MAX_RANGES} are possible"
-            )
-        if ranges <= 1:
-            units.append(Unit(len(units), name, file))
-            continue
-        for i in range(ranges):
-            span = Span(i * size // ranges, (i + 1) * size // ranges)
-            units.append(Unit(len(units), f"{name}-{i:05d}", file, span))
+    owners: dict[str, int] = {}
+    for member, settings in enumerate(recipe.settings.inputs):
+        split = getattr(settings, "split", None)
+        for file in files[member]:
+            name, size = unit_name(file.path), file.size or 0
+            if (owner := owners.setdefault(file.path, member)) != member:
+                raise RecipeError(f"input.{member}: {file.path} is a file of input.{owner} as well")
+            ranges = -(-size // split) if split else 1
+            if ranges > MAX_RANGES:
+                raise RecipeError(
+                    f"input.split: {split} bytes cut {file.path} ({size} bytes) into {ranges} "
+                    f"ranges; at most {MAX_RANGES} are possible"
+                )
+            if ranges <= 1:
+                units.append(Unit(len(units), name, file, None, member))
+                continue
+            for i in range(ranges):
+                span = Span(i * size // ranges, (i + 1) * size // ranges)
+                units.append(Unit(len(units), f"{name}-{i:05d}", file, span, member))
     return tuple(units)
+
+
+def listing(recipe: Recipe, units: Sequence[Unit]) -> list[dict[str, Any]]:
+    """The input files, each once; where the recipe has a list of inputs, with whose they are."""
+    files = dict.fromkeys((unit.input, unit.member) for unit in units)
+    listed = recipe.settings.listed
+    return [asdict(file) | ({"member": member} if listed else {}) for file, member in files]
+
+
+def _files_of(recipe: Recipe, entries: Sequence[Mapping[str, Any]]) -> list[list[InputFile]]:
+    """The files of each input, from a listing."""
+    found: list[list[InputFile]] = [[] for _ in recipe.settings.inputs]
+    for entry in entries:
+        file = {name: value for name, value in entry.items() if name != "member"}
+        found[entry.get("member", 0)].append(InputFile(**file))
+    return found
 
 
 def _patterns(settings: Input) -> Sequence[str]:
@@ -514,7 +541,9 @@ def segment_key(recipe: Recipe, segment: Segment) -> str:
     own: list[Any] = [segment.kind, ENGINE_VERSION, SCHEMA_VERSION, version("pyarrow")]
     own.append(settings.seed)
     if segment.kind == "read":
-        own += [settings.store, settings.input.key()]
+        own.append(settings.store)
+        # Of a list each unit's own input decides: one more leaves those of the others as they are.
+        own.append("inputs" if settings.listed else settings.input_keys()[0])
     if segment.kind == "documents":
         own.append(settings.output.model_dump(mode="json"))
     for role in (segment.stages, segment.removals):
@@ -699,7 +728,7 @@ def _open(path: Path, stamp: int) -> Plan:
     sealed = None if taken is None else Sealed(frozenset(taken["digests"]))
     recipe = replace(load(record["recipe"]), takedown=sealed)
     keys = [segment["key"] for segment in record["segments"]]
-    units = units_of(recipe, [InputFile(**entry) for entry in record["inputs"]])
+    units = units_of(recipe, _files_of(recipe, record["inputs"]))
     batches = {name: tuple(names) for name, names in record.get("indexes", {}).items()}
     segments = cut(recipe, keys)
     used = record.get("models", {})
@@ -730,7 +759,8 @@ def tasks_of(
         groups: list[list[int]] = []
         filled = 0
         for ordinal in sorted(consumed):
-            if not groups or filled + sizes[ordinal] > target:
+            other = groups and plan.units[ordinal].member != plan.units[groups[-1][-1]].member
+            if not groups or other or filled + sizes[ordinal] > target:
                 groups.append([])
                 filled = 0
             groups[-1].append(ordinal)
@@ -760,12 +790,15 @@ def tasks_of(
 def reading_tasks(plan: Plan) -> list[Task]:
     """The tasks of the first segment, one per unit."""
     consumed = {}
+    keys = plan.recipe.settings.input_keys()
     sealed = plan.recipe.takedown
     taken = [] if sealed is None else [digest_of(sealed.plain())]
     for unit in plan.units:
-        identity = [unit.input.path, unit.input.size, unit.input.version]
+        identity: list[Any] = [unit.input.path, unit.input.size, unit.input.version]
         if unit.span is not None:
             identity += [unit.span.start, unit.span.stop]
+        if plan.recipe.settings.listed:
+            identity.append(keys[unit.member])
         consumed[unit.ordinal] = digest_of([*identity, *taken])
     sizes = [unit.weight for unit in plan.units]
     return tasks_of(plan, plan.segments[0], consumed, sizes)

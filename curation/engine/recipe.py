@@ -18,13 +18,23 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    field_validator,
+)
 
 from curation.engine.listed import ListError, Sealed, read_list
 from curation.filters import thresholds
 from curation.filters.language import LID_176, Language
 from curation.filters.parameters import LIST, MAPPING, SINGLE
 from curation.read import common_crawl
+from curation.read.code import LANGUAGES
 from curation.stage import (
     RAISED,
     Class,
@@ -166,6 +176,48 @@ class TextInput(_Files):
     per: Literal["file", "paragraph", "line"] = "file"  # what is one document
 
 
+class MediawikiInput(_Files):
+    """Dumps of MediaWiki (XML exports, plain, .gz, .bz2, .xz or .zst): wikitext as plain text."""
+
+    kind: Literal["mediawiki"]
+    namespaces: tuple[int, ...] = (0,)  # numbers of those that are read; 0 has the articles
+    max_page: Size = 16 << 20  # bytes of a page as XML; a larger one is skipped
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "source": self.source}
+
+
+class CodeInput(_Files):
+    """Source trees: directories and archives (tar, zip), each a unit; one file is one document."""
+
+    kind: Literal["code"]
+    languages: tuple[str, ...] | None = None  # as Linguist has them; null: all but DATA
+    max_file: Size = 1 << 20  # bytes of a file; a larger one is skipped
+
+    @field_validator("languages")
+    @classmethod
+    def _known(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for name in value or ():
+            if name not in LANGUAGES:
+                raise ValueError(f"no language is called {name!r}{nearest(name, LANGUAGES)}")
+        return value
+
+
+class LatexInput(_Files):
+    """LaTeX papers: directories and archives of sources, as arXiv has them; they stay LaTeX."""
+
+    kind: Literal["latex"]
+    max_paper: Size = 8 << 20  # bytes of a paper; a larger one is skipped
+
+
+class BooksInput(_Files):
+    """Books: .txt (with Project Gutenberg's frame or without) and .epub; directories, archives."""
+
+    kind: Literal["books"]
+    unwrap: bool = False  # whether the lines of a paragraph are joined
+    max_file: Size = 64 << 20  # bytes of a book; a larger one is skipped
+
+
 def _crawls(value: Any) -> Any:
     """One name or several, as a tuple."""
     names = (value,) if isinstance(value, str) else value
@@ -218,8 +270,23 @@ Input = Annotated[
     | DatatroveInput
     | ParquetInput
     | TextInput
+    | MediawikiInput
+    | CodeInput
+    | LatexInput
+    | BooksInput
     | CommonCrawlInput,
     Field(discriminator="kind"),
+]
+
+
+def _form(value: Any) -> str:
+    return LIST if isinstance(value, (list, tuple)) else SINGLE
+
+
+#: What a recipe reads: one input, or a list of them, each with a source of its own.
+Inputs = Annotated[
+    Annotated[Input, Tag(SINGLE)] | Annotated[tuple[Input, ...], Field(min_length=1), Tag(LIST)],
+    Discriminator(_form),
 ]
 
 
@@ -252,11 +319,27 @@ class RecipeModel(_Model):
     store: Literal["all", "kept"] = "all"  # whose text is kept, to look at and to re-tune
     failure_ceiling: float = Field(default=0.02, ge=0, le=1)  # share of failed documents or units
     collapse: CollapseModel = CollapseModel()  # where deduplication stops the run
-    input: Input
+    input: Inputs
     takedown: str | None = None  # path of a list of ids and URLs that are not read
     thresholds: str | None = None  # by language: the name of a table, or the path of your own
     stages: tuple[Any, ...] = ()
     output: OutputModel = OutputModel()
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """The inputs in the order of the recipe: a unit says which one it is of."""
+        return self.input if isinstance(self.input, tuple) else (self.input,)
+
+    @property
+    def listed(self) -> bool:
+        """Whether the recipe has a list of inputs: there, the source that one names is that of
+        all its documents, whatever they say themselves."""
+        return isinstance(self.input, tuple)
+
+    def input_keys(self) -> list[dict[str, Any]]:
+        """Of each input what decides the documents of a unit, but for the file and the bytes."""
+        more = {"listed": True} if self.listed else {}
+        return [{**one.key(), **more} for one in self.inputs]
 
 
 @dataclass(frozen=True)
@@ -289,7 +372,8 @@ class Recipe:
         """The recipe with every default filled in, less its input paths: the listing is frozen
         beside it, and its order or wording on the command line must not matter."""
         plain = self.settings.model_dump(mode="json")
-        plain["input"].pop("paths", None)
+        for section in _sections(plain["input"]):
+            section.pop("paths", None)
         del plain["thresholds"]  # they are in the stages
         del plain["takedown"]  # what it lists is frozen beside the recipe, and says nothing
         plain["stages"] = [
@@ -319,6 +403,11 @@ def load(
         _set(raw, setting)
     if inputs:
         section = raw.setdefault("input", {})
+        if isinstance(section, list):
+            raise RecipeError(
+                "--input: the recipe has a list of inputs, each with paths of its own "
+                "(--set input.0.paths=[...])"
+            )
         if not isinstance(section, dict):
             raise RecipeError("input: a mapping is wanted, such as {kind: warc, paths: []}")
         section["paths"] = list(inputs)
@@ -330,10 +419,10 @@ def load(
     for name in names:
         if names.count(name) > 1:
             raise RecipeError(f"stages: two stages are called {name!r}; name one with `as:`")
-    encoded = model.input.reader in ("warc", "wet", "text")
+    encoded = [one.kind for one in model.inputs if one.reader in ENCODED]
     if encoded and not any(spec.type == "extract" for spec in stages):
         raise RecipeError(
-            f"stages: input of kind {model.input.kind} needs the stage `extract`, which decodes it"
+            f"stages: input of kind {encoded[0]} needs the stage `extract`, which decodes it"
         )
     if encoded:
         for spec in stages[: [spec.type for spec in stages].index("extract")]:
@@ -342,7 +431,7 @@ def load(
                     f"stages: {spec.name} reads text and stands before `extract`, which makes it; "
                     "put it after (a stage that reads no text says `needs_text = False`)"
                 )
-    _languages_are_known(stages, encoded)
+    _languages_are_known(stages, len(encoded) == len(model.inputs))
     warnings = (*_foreign_scores(stages, table), *_english_rules(stages))
     return Recipe(model, stages, warnings, _takedown(model.takedown))
 
@@ -456,11 +545,20 @@ def _languages_are_known(stages: Sequence[StageSpec], encoded: bool) -> None:
             )
 
 
-def _refuse_paths(section: Any) -> None:
-    if isinstance(section, dict) and section.get("kind") == "common_crawl" and "paths" in section:
-        raise RecipeError(
-            "input.paths: kind common_crawl finds its files by crawl and files; no paths are wanted"
-        )
+def _sections(given: Any) -> list[Any]:
+    """The inputs of a recipe as written: one, or a list."""
+    return given if isinstance(given, list) else [given]
+
+
+def _refuse_paths(given: Any) -> None:
+    for section in _sections(given):
+        if not isinstance(section, dict) or section.get("kind") != "common_crawl":
+            continue
+        if "paths" in section:
+            raise RecipeError(
+                "input.paths: kind common_crawl finds its files by crawl and files; "
+                "no paths are wanted"
+            )
 
 
 def _read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
@@ -533,11 +631,22 @@ def _set(raw: dict[str, Any], setting: str) -> None:
             known = [*RecipeModel.model_fields, *names]
             raise RecipeError(f"--set {key}: no such field or stage{nearest(head, known)}")
     for step in rest:
-        target = target.setdefault(head, {})
-        if not isinstance(target, dict):
+        if isinstance(target, dict):
+            target.setdefault(head, {})
+        target = target[_place(target, head, key)]
+        if not isinstance(target, (dict, list)):
             raise RecipeError(f"--set {key}: {head} is not a mapping")
         head = step
-    target[head] = value
+    target[_place(target, head, key)] = value
+
+
+def _place(target: dict[str, Any] | list[Any], step: str, key: str) -> Any:
+    """A step of a key as what it is in a mapping (a name) or in a list (a number from 0)."""
+    if isinstance(target, dict):
+        return step
+    if not step.isdecimal() or int(step) >= len(target):
+        raise RecipeError(f"--set {key}: {step!r} is no place in a list of {len(target)}")
+    return int(step)
 
 
 def _by_default(stage: type[Stage], threshold: str) -> dict[str, Any]:
@@ -637,9 +746,9 @@ def _explain(model: type[BaseModel], error: ValidationError, prefix: str) -> str
     fields: Iterable[str] = model.model_fields
     if path and path[0] == "input" and model is RecipeModel:
         kinds = {m.model_fields["kind"].annotation.__args__[0]: m for m in INPUTS}  # type: ignore[union-attr]
-        if len(path) > 1 and path[1] in kinds:
-            fields = kinds[path[1]].model_fields
-            del path[1]
+        for kind in [step for step in path[1:3] if step in kinds][:1]:
+            fields = kinds[kind].model_fields
+            path.remove(kind)
     elif path and path[0] == "output":
         fields = OutputModel.model_fields
     where = prefix + ".".join(path)
@@ -658,6 +767,9 @@ def _explain(model: type[BaseModel], error: ValidationError, prefix: str) -> str
     return f"{where.rstrip('.')}: {message} (got {fault['input']!r})"
 
 
+#: How files are read whose documents are bytes until `extract` has decoded them.
+ENCODED = frozenset(("warc", "wet", "text"))
+
 #: Steps of pydantic's locations that are no keys: the forms of parameters.
 UNSAID = (SINGLE, LIST, MAPPING, "[key]")
 
@@ -668,6 +780,10 @@ INPUTS = (
     DatatroveInput,
     ParquetInput,
     TextInput,
+    MediawikiInput,
+    CodeInput,
+    LatexInput,
+    BooksInput,
     CommonCrawlInput,
 )
 

@@ -308,7 +308,7 @@ def _place(entry: Entry | None) -> list[Any] | None:
 
 def encoded(plan: Plan, unit: Unit) -> bool:
     """Whether the documents of a unit come as payloads, which `extract` decodes."""
-    return plan.recipe.settings.input.reader in ("warc", "wet", "text")
+    return plan.recipe.settings.inputs[unit.member].reader in ("warc", "wet", "text")
 
 
 Raw = RawDocument | RawBatch | None
@@ -321,7 +321,8 @@ def read_unit(plan: Plan, unit: Unit, tally: Tally, entry: Entry | None = None) 
     An input that cannot be read, or is not what was listed, makes the unit incomplete. `entry`: see
     `Task`.
     """
-    file, settings = unit.input, plan.recipe.settings.input
+    file, settings = unit.input, plan.recipe.settings.inputs[unit.member]
+    listed = plan.recipe.settings.listed
     span = None if unit.span is None else replace(unit.span, entry=entry)
     crawl = settings.crawl_of(file.path)
     try:
@@ -332,8 +333,10 @@ def read_unit(plan: Plan, unit: Unit, tally: Tally, entry: Entry | None = None) 
         reading = read_raw(settings.reader, file.path, tally, settings.options(), span)
         for raw in _left(reading, plan.recipe.takedown, tally):
             if isinstance(raw, RawBatch):
-                yield _filled(raw, known)
+                yield _filled(raw, known, listed)
                 continue
+            if listed and raw is not None:
+                raw.source = settings.source or raw.source
             for name, value in known.items() if raw is not None else ():
                 setattr(raw, name, getattr(raw, name) or value)
             yield raw
@@ -370,11 +373,12 @@ def _left(
             start = stop + 1
 
 
-def _filled(raw: RawBatch, known: Mapping[str, str | None]) -> RawBatch:
-    """A batch with what the recipe knows of documents that do not say it themselves."""
+def _filled(raw: RawBatch, known: Mapping[str, str | None], listed: bool) -> RawBatch:
+    """A batch with what the recipe knows of documents that do not say it themselves; of the inputs
+    of a list, the name of the source whatever they say."""
     columns = dict(raw.columns)
     for name, value in known.items():
-        own = columns.get(name)
+        own = None if listed and name == "source" else columns.get(name)
         if value is not None:
             given = pa.array([value] * len(raw), pa.string())
             columns[name] = given if own is None else pc.if_else(_said(own), own, given)
@@ -426,7 +430,7 @@ def _of_batch(row: int, raw: RawBatch) -> Iterator[Documents]:
         for name, kind in kinds.items()
     }
     columns["row"] = pa.array(np.arange(row, row + size))
-    columns["duplicate_count"] = pa.array(np.ones(size, dtype=np.int64))
+    columns["duplicate_count"] = pc.fill_null(columns["duplicate_count"], 1)
     lengths = pc.binary_length(columns["text"]).to_numpy(zero_copy_only=False)
     for start, length in slices(lengths):
         yield Documents({name: c.slice(start, length) for name, c in columns.items()})
@@ -437,7 +441,7 @@ def _columns(rows: list[int], raws: list[RawDocument]) -> Documents:
         "row": pa.array(rows, pa.int64()),
         **{name: pa.array([getattr(raw, name) for raw in raws], pa.string()) for name in _PLAIN},
         "language_score": pa.array([raw.language_score for raw in raws], pa.float64()),
-        "duplicate_count": pa.array(np.ones(len(raws), dtype=np.int64)),
+        "duplicate_count": pa.array([raw.duplicate_count for raw in raws], pa.int64()),
         "warc_file": pa.array([raw.warc_file for raw in raws], pa.string()),
         "warc_offset": pa.array([raw.warc_offset for raw in raws], pa.int64()),
         "warc_length": pa.array([raw.warc_length for raw in raws], pa.int64()),

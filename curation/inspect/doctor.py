@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
@@ -22,6 +23,7 @@ from typing import Any, Literal
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from pydantic import ValidationError
 
 from curation import models
 from curation.engine import resources
@@ -155,11 +157,7 @@ def _kernels() -> Finding:
 def _stages(recipe: str | None) -> tuple[list[StageSpec], list[Finding]]:
     """Stages whose models and lists are there, and findings about all: those of a recipe, else all
     that have defaults."""
-    if recipe is not None:
-        specs = list(load(recipe).stages)
-    else:
-        free = {n: s for n, s in STAGES.items() if not any(map(_required, s.model_fields.values()))}
-        specs = [StageSpec(name, name, stage()) for name, stage in free.items()]
+    specs = _with_defaults() if recipe is None else load(recipe).stages
     good: list[StageSpec] = []
     findings = []
     for spec in specs:
@@ -175,8 +173,11 @@ def _stages(recipe: str | None) -> tuple[list[StageSpec], list[Finding]]:
     return good, [*findings, Finding("stages", "ok", f"models and lists are there: {names}")]
 
 
-def _required(field: Any) -> bool:
-    return bool(field.is_required())
+def _with_defaults() -> Iterator[StageSpec]:
+    """The stages that need no parameters to be named."""
+    for name, kind in STAGES.items():
+        with suppress(ValidationError):
+            yield StageSpec(name, name, kind())
 
 
 # ---------------------------------------------------------------- the machine

@@ -72,7 +72,7 @@ def render(found: Mapping[str, Any], terminal: Terminal) -> str:
         f"sample {found['sample']:,}: {found['source']}, "
         f"epoch {found['epoch']}, row {found['row']:,}",
         f"  {found['file']}, row {found['file_row']:,}",
-        f"  {found['shard']}, row {found['shard_row']:,}",
+        *([f"  {found['shard']}, row {found['shard_row']:,}"] if found["shard"] else []),
         f"  {len(found['pieces'])} pieces, {found['padding']:,} tokens of padding",
     ]
     for piece in found["pieces"]:

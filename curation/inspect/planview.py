@@ -5,6 +5,7 @@ What may live here: the view behind `curation plan`.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ OTHERWISE = 2_000
 
 def estimated(plan: Plan) -> int:
     """About how many documents the inputs may have; none is dropped before the global steps."""
-    size = sum(file.size or 0 for file in plan.files)
-    return -(-size // TYPICAL.get(plan.recipe.settings.input.reader, OTHERWISE))
+    sizes = Counter[str]()
+    for unit in plan.units:
+        sizes[plan.recipe.settings.inputs[unit.member].reader] += unit.weight
+    return sum(-(-size // TYPICAL.get(reader, OTHERWISE)) for reader, size in sizes.items())
 
 
 def _outlook(plan: Plan, segment: Segment) -> list[dict[str, Any]]:

@@ -169,9 +169,10 @@ def render(found: list[dict[str, Any]]) -> str:
             *_duplicate_lines(entry["duplicate_of"]),
         ]
         counts = ", ".join(f"{step} {n:,}" for step, n in entry["stands_for"].items())
-        if counts:
-            total = max(entry["duplicate_count"] or 0, *entry["stands_for"].values())
-            lines.append(f"  stands   for {total:,} documents, itself included ({counts})")
+        total = max(entry["duplicate_count"] or 0, *entry["stands_for"].values(), 0)
+        if counts or total > 1:
+            by = f" ({counts})" if counts else ""  # else it came as one that stands for others
+            lines.append(f"  stands   for {total:,} documents, itself included{by}")
         place = f"  input    {entry['input']}"
         if entry["warc_offset"] is not None:
             place += f" at {entry['warc_offset']:,} ({entry['warc_length']:,} bytes)"

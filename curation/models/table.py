@@ -52,10 +52,10 @@ class Entry:
     """A model or list that is known by name.
 
     `kind`: what reads it: `lid` (fastText, its labels are languages), `kenlm`, `classifier`
-    (fastText), `words` or `domains`. An entry with `settings` becomes a directory with a card of
-    that kind, one without is one plain file. `archive`: its one file is a tar.gz, and what lies in
-    this folder of it is the model. `shipped`: it lies in this package. `about`: bytes in all,
-    roughly.
+    (fastText), `words`, `domains` or `tokenizer`. An entry with `settings` becomes a directory with
+    a card of that kind, one without is one plain file. `archive`: its one file is a tar.gz, and
+    what lies in this folder of it is the model. `shipped`: it lies in this package. `about`: bytes
+    in all, roughly.
     """
 
     name: str
@@ -378,6 +378,29 @@ def _lists() -> Iterator[Entry]:
     )
 
 
+# ---------------------------------------------------------------- tokenizers
+
+
+def _tokenizers() -> Iterator[Entry]:
+    """Tokenizers that others are held beside."""
+    yield Entry(
+        name="tokenizer/gpt2",
+        kind="tokenizer",
+        purpose="byte-level BPE of 50,257 entries",
+        license="MIT (modified)",
+        source="GPT-2 (Radford et al. 2019)",
+        about=1_355_256,
+        files=(
+            File(
+                name="tokenizer.json",
+                url=_hub("openai-community/gpt2", "607a30d783dfa663caf39e06633721c8d4cfcd7e")
+                + "tokenizer.json",
+            ),
+        ),
+        settings={},
+    )
+
+
 # ---------------------------------------------------------------- shipped
 
 
@@ -400,6 +423,6 @@ def _shipped() -> Iterator[Entry]:
 
 _TABLE = {
     entry.name: entry
-    for part in (_languages, _ccnet, _classifiers, _lists, _shipped)
+    for part in (_languages, _ccnet, _classifiers, _lists, _tokenizers, _shipped)
     for entry in part()
 }

@@ -6,22 +6,29 @@ own.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from pydantic import ValidationError
 
 from curation.document import RawBatch, RawDocument
+from curation.read.books import BooksOptions, read_books
+from curation.read.code import CodeOptions, read_code
 from curation.read.datatrove import DatatroveOptions, read_datatrove
 from curation.read.framing import read_head
 from curation.read.jsonl import JsonlOptions, read_jsonl
+from curation.read.latex import LatexOptions, read_latex
+from curation.read.mediawiki import MediawikiOptions, read_mediawiki
 from curation.read.parquet import ParquetOptions, read_parquet
 from curation.read.span import WHOLE, Entry, Span, SpanReader
 from curation.read.tally import Problem, Tally
 from curation.read.text import TextOptions, read_text
+from curation.read.trees import Unpacked, walk
 from curation.read.warc import WarcOptions, read_warc, read_wet
 from curation.storage import InputError, is_local, open_input
 
@@ -31,19 +38,22 @@ __all__ = ["KINDS", "SUFFIXES", "Entry", "Kind", "Problem", "Span", "Tally", "re
 class Kind(NamedTuple):
     """A kind of input: how it is read, its options, the names of its files.
 
-    `splits`: whether byte ranges of its files can be read.
+    `splits`: whether byte ranges of its files can be read. `tree`: whether a directory, an archive
+    or a file by itself is one input, out of which files are read.
     """
 
     reader: Callable[..., Iterator[Any]]
     options: type
     suffixes: tuple[str, ...]
     splits: bool = False
+    tree: bool = False
 
 
 _WARC = (".warc", ".warc.gz", ".warc.zst", ".arc", ".arc.gz")
 _JSONL = tuple(
     f".{name}{end}" for name in ("jsonl", "ndjson", "json") for end in ("", ".gz", ".zst")
 )
+_DUMP = tuple(f".xml{end}" for end in ("", ".gz", ".bz2", ".xz", ".zst"))
 
 KINDS: Mapping[str, Kind] = {
     "warc": Kind(read_warc, WarcOptions, _WARC, splits=True),
@@ -52,9 +62,13 @@ KINDS: Mapping[str, Kind] = {
     "jsonl": Kind(read_jsonl, JsonlOptions, _JSONL),
     "datatrove": Kind(read_datatrove, DatatroveOptions, _JSONL),
     "text": Kind(read_text, TextOptions, (".txt", ".txt.gz", ".txt.zst")),
+    "mediawiki": Kind(read_mediawiki, MediawikiOptions, _DUMP),
+    "code": Kind(read_code, CodeOptions, (), tree=True),
+    "latex": Kind(read_latex, LatexOptions, (), tree=True),
+    "books": Kind(read_books, BooksOptions, (), tree=True),
 }
 
-#: What names of files end in, by kind: which files of a directory are read.
+#: What names of files end in, by kind: which files of a directory are read. None for trees.
 SUFFIXES: Mapping[str, tuple[str, ...]] = {name: kind.suffixes for name, kind in KINDS.items()}
 
 
@@ -104,13 +118,15 @@ def read_raw(
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         raise InputError(f"input of kind {kind}: option {name}: {first['msg']}") from None
+    if KINDS[kind].tree:
+        return _read_tree(kind, path, tally, chosen)
     return _read(kind, path, tally, chosen, span or WHOLE)
 
 
 def _read(
     kind: str, path: str, tally: Tally, options: Any, span: Span
 ) -> Iterator[RawDocument | RawBatch]:
-    reader, _, _, splits = KINDS[kind]
+    reader, splits = KINDS[kind].reader, KINDS[kind].splits
     with closing(open_input(path, span.start)) as opened:
         stream = SpanReader(opened, span)
         try:
@@ -127,6 +143,22 @@ def _read(
             tally.bytes = stream.bytes  # how far it came, also where it could not be read on
 
 
+def _read_tree(kind: str, path: str, tally: Tally, options: Any) -> Iterator[RawDocument]:
+    reader = KINDS[kind].reader
+    if is_local(path) and os.path.isdir(path):
+        yield from reader(partial(walk, path, tally), path, tally, options)
+        return
+    with closing(open_input(path)) as opened:
+        stream = SpanReader(opened, WHOLE)
+        try:
+            archive = Unpacked(cast(BinaryIO, stream), path, tally, partial(_seekable, path))
+            yield from reader(archive.files, path, tally, options)
+            stream.drain()
+            tally.digest = stream.digest
+        finally:
+            tally.bytes = stream.bytes
+
+
 def _head(path: str, span: Span) -> bytes:
     """The first bytes of a file of which a later range is read."""
     if span.start == 0:
@@ -139,7 +171,7 @@ def _head(path: str, span: Span) -> bytes:
 
 
 @contextmanager
-def _seekable(path: str, stream: SpanReader) -> Iterator[BinaryIO]:
+def _seekable(path: str, stream: SpanReader | BinaryIO) -> Iterator[BinaryIO]:
     """A file of a format that is read from its end. A remote one is copied to a nameless temporary
     file (in TMPDIR), so that it is transferred once; a local one is digested by itself."""
     if is_local(path):

@@ -1,6 +1,6 @@
 """Identity of documents that come without a WARC record: from origin, never from arrival.
 
-What may live here: ids of rows.
+What may live here: ids of rows, and of files in archives and directories.
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ def of_native(source: str | None, native: str) -> str:
 def of_row(path: str, row: int) -> str:
     """32 hex digits of (path, row): for documents that have no id of their own."""
     return _digest("row", path, str(row))
+
+
+def of_file(path: str, name: str) -> str:
+    """32 hex digits of (path of the archive or directory, path of the file in it)."""
+    return _digest("file", path, name)
 
 
 def _digest(*parts: str) -> str:

@@ -25,6 +25,8 @@ _ROWS = 1024  # rows converted at a time
 _KEPT = ("date", "source", "crawl", "license", "language", "metadata")
 _NUMBERS = frozenset(("warc_offset", "warc_length"))
 _PLACE = ("warc_file", "warc_offset", "warc_length")
+#: Of our own documents alone: another table may mean something else by these names.
+_OWN = {"language_score": pa.float64(), "duplicate_count": pa.int64()}
 _SCHEMA_KEY = b"gristmill.schema"
 
 
@@ -47,9 +49,10 @@ def read_parquet(
 ) -> Iterator[RawDocument | RawBatch]:
     """The rows of a Parquet file; `stream` must seek. Columns of the document schema are kept.
 
-    Ids of our own documents are kept as they are. Raises InputError if there is no text column of
-    strings, or if the file has a version of our schema that is not known. A file that is damaged or
-    cut is a problem in the tally, and so is a row group (offset: its first row).
+    Of our own documents also ids, language scores and counts (at least 1) are kept: what stood for
+    five documents stands for five. Raises InputError if there is no text column of strings, or if
+    the file has a version of our schema that is not known. A file that is damaged or cut is a
+    problem in the tally, and so is a row group (offset: its first row).
     """
     try:
         table = pq.ParquetFile(stream)
@@ -66,13 +69,14 @@ def read_parquet(
     doubled = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if doubled:
         raise InputError(f"{path} has two columns called {doubled[0]}")
-    wanted = {options.text, options.id, options.url, *_KEPT, *_PLACE}
+    wanted = {options.text, options.id, options.url, *_KEPT, *_PLACE, *(_OWN if own else ())}
     columns = [name for name in schema.names if name in wanted]
     row = 0
     for group in range(table.num_row_groups):
         first, rows = row, table.metadata.row_group(group).num_rows
         try:
             for batch in table.iter_batches(_ROWS, row_groups=[group], columns=columns):
+                batch = _with_numbers(batch) if own else batch
                 if (whole := _whole_batch(batch, path, row, own, options)) is not None:
                     row += len(whole)
                     tally.keep(len(whole))
@@ -100,6 +104,16 @@ def _is_own(schema: pa.Schema, path: str) -> bool:
     return all(field.name in schema.names for field in DOCUMENT_SCHEMA)
 
 
+def _with_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Our own documents with their numbers as they are meant: a count is at least 1."""
+    for name, kind in _OWN.items():
+        column = batch[name].cast(kind)
+        if name == "duplicate_count":
+            column = pc.max_element_wise(column, pa.scalar(1, kind))  # which passes nulls over
+        batch = batch.set_column(batch.schema.get_field_index(name), name, column)
+    return batch
+
+
 def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -117,9 +131,11 @@ def _whole_batch(
     if "metadata" in names and batch["metadata"].null_count < len(batch):
         return None
     roles = {options.text, options.id, options.url}
-    if len(roles) < 3 or roles & {*_KEPT, *_PLACE}:
+    if len(roles) < 3 or roles & {*_KEPT, *_PLACE, *_OWN}:
         return None
-    columns: dict[str, Any] = {n: _plain(batch[n], n) for n in names if n != "metadata"}
+    columns: dict[str, Any] = {
+        n: batch[n] if n in _OWN else _plain(batch[n], n) for n in names if n != "metadata"
+    }
     if any(c is None for c in columns.values()) or columns[options.text].null_count:
         return None
     size = len(batch)
@@ -215,6 +231,8 @@ def _document(
         crawl=string("crawl"),
         license=string("license"),
         language=string("language"),
+        language_score=values.get("language_score"),
+        duplicate_count=values.get("duplicate_count", 1),
         warc_file=string("warc_file"),
         warc_offset=_whole(values.get("warc_offset")),
         warc_length=_whole(values.get("warc_length")),

@@ -1,5 +1,5 @@
-"""From documents to packed rows of tokens, as pure functions.
+"""Documents to token shards: training a tokenizer, encoding, packing, sharding, export, takedown.
 
-What may live here: training and use of tokenizers, packing, sharding. Plans, tasks and receipts are
-the engine's; the order of samples and the manifest are in `manifests`.
+What may live here: pure functions and their compiled kernels. They know nothing of the engine,
+which calls them in tasks; what they leave to be read is described in `manifests`.
 """

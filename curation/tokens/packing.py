@@ -112,15 +112,18 @@ def pack(
     """The rows of one window.
 
     `slices` (at least one): of each run file the documents of the window (DOC) and all tokens of
-    the file. `fill` is the token after the last piece of a row, `source` the ordinal of the source
-    that the rows are of. Memory is that of the rows, of the pages of memory-mapped tokens, which
-    are read from front to back, and of some DOCUMENT tokens per document. Raises ValueError where a
-    document has no tokens, or not those of its file.
+    the file. Their order matters only to documents that agree in key, id and copy. `fill` is the
+    token after the last piece of a row, `source` the ordinal of the source that the rows are of.
+
+    Memory is that of the rows, of the pages of memory-mapped tokens, which are read from front to
+    back, and of some DOCUMENT tokens per document. Raises ValueError where a document has no tokens
+    or not those of its file.
     """
     docs = np.concatenate([part for part, _ in slices])
     origin = np.repeat(np.arange(len(slices)), [len(part) for part, _ in slices])
     sizes = np.array([len(tokens) for _, tokens in slices])
-    if np.any((docs["length"] < 1) | (docs["start"] + docs["length"] > sizes[origin])):
+    beyond = (docs["start"] < 0) | (docs["start"] + docs["length"] > sizes[origin])
+    if np.any(beyond | (docs["length"] < 1)):
         raise ValueError("the documents of a run file are not those of its tokens")
     order = np.lexsort((docs["copy"], docs["id"][:, 1], docs["id"][:, 0], docs["key"]))
     docs, origin = docs[order], origin[order]

@@ -119,8 +119,7 @@ def takedown(
         },
         directory=output,
     )
-    upstream = {s.name: s.upstream["stats"] for s in made.sources if "stats" in s.upstream}
-    write_bytes(output / "card.md", card(made, upstream).encode())
+    write_bytes(output / "card.md", card(made).encode())
     made.save(output / NAME)
     return {
         **{"output": str(output), "manifest": made.digest, "previous": manifest.digest, **total},
