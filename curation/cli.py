@@ -828,8 +828,9 @@ def _takedown(options: argparse.Namespace) -> int:
     except (takedown.Refused, DamagedFile, OtherStages) as error:
         return _say(FAILED, str(error))
     _print_json(found) if options.json else print(shown)
+    what = "manifest" if there else "run"
     for entry in found["not_found"]:
-        print(f"curation: {entry}: no such document", file=sys.stderr)
+        print(f"curation: {entry}: the {what} has no such document", file=sys.stderr)
     return PARTIAL if found["not_found"] else DONE
 
 

@@ -15,8 +15,6 @@ from curation import cli
 from manifests.tokens import Manifest
 from manifests.verify import check
 
-pytest.importorskip("curation.engine.tokens", reason="tokens runs are not in this tree")
-
 URLS = {name: f"https://{name}.example/" for name in ("gone", "copy", "near", "long", "other")}
 
 
