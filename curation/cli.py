@@ -203,16 +203,21 @@ def _parser() -> argparse.ArgumentParser:
 
     sub = verb("takedown", _takedown)
     sub.add_argument("list", metavar="LIST", help="a file with an id or a URL in each line")
-    sub.add_argument("run", metavar="RUN")
-    sub.add_argument("--output", metavar="DIR", required=True, help="the new run")
+    sub.add_argument("run", metavar="RUN|MANIFEST")
+    sub.add_argument("--output", metavar="DIR", required=True, help="the new run or manifest")
 
     sub = verb("diff", _diff)
     sub.add_argument("a", metavar="A", help="a run, or a manifest of tokens")
     sub.add_argument("b", metavar="B", help="another of the same kind")
 
     sub = verb("export", _export)
-    sub.add_argument("run", metavar="RUN")
-    sub.add_argument("--to", choices=("datatrove",), required=True, help="whose files")
+    sub.add_argument("run", metavar="RUN|MANIFEST")
+    sub.add_argument(
+        *("--format", "--to"),
+        choices=("datatrove", "megatron", "npy"),
+        required=True,
+        help="whose files: datatrove for the documents of a run, the others for its tokens",
+    )
     sub.add_argument("directory", metavar="DIR", help="new, or of the same export")
 
     sub = verb("gc", _gc)
@@ -705,7 +710,21 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    """Write the documents of a run as files that another system reads."""
+    """Write documents of a run, or tokens of a manifest, as files that another system reads."""
+    from curation.engine.plan import open_plan
+    from curation.engine.recipe import RecipeError
+    from curation.inspect import manifest
+
+    there = manifest.find(options.run)
+    if (options.format == "datatrove") is (there is None):
+        return _export_tokens(options, there) if there else _export_documents(options)
+    if there is None:
+        open_plan(options.run)  # says what is wrong where no run lies there, either
+        raise RecipeError(f"--format {options.format} wants a manifest; {options.run} is a run")
+    raise RecipeError(f"--format datatrove wants a run; {options.run} is a manifest of tokens")
+
+
+def _export_documents(options: argparse.Namespace) -> int:
     from curation.engine.plan import open_plan
     from curation.inspect import export
 
@@ -714,6 +733,18 @@ def _export(options: argparse.Namespace) -> int:
     for path, problem in found["unfinished"].items():
         print(f"curation: {path}: {problem}", file=sys.stderr)
     return PARTIAL if found["unfinished"] else DONE
+
+
+def _export_tokens(options: argparse.Namespace, manifest: Any) -> int:
+    from curation.tokens import export
+    from curation.tokens.claim import NotOurs
+
+    try:
+        found = export.export(manifest, options.format, Path(options.directory))
+    except NotOurs as error:
+        return _say(USAGE, str(error))
+    _print_json(found) if options.json else print(export.render(found))
+    return DONE
 
 
 def _gc(options: argparse.Namespace) -> int:
@@ -803,22 +834,33 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _takedown(options: argparse.Namespace) -> int:
-    """A new run without the documents that a list of ids and URLs names."""
-    from curation import takedown
+    """A new run or manifest without the documents that a list of ids and URLs names."""
+    from curation import takedown, takedown_manifest
     from curation.engine.exchange import DamagedFile
     from curation.engine.recount import OtherStages
+    from curation.inspect import manifest
+    from curation.tokens.claim import NotOurs
 
     try:
         listed = takedown.read_list(options.list)
     except takedown.ListError as error:
         return _say(USAGE, str(error))
+    output = Path(options.output)
     try:
-        found = takedown.takedown_run(Path(options.run), listed, Path(options.output))
+        if there := manifest.find(options.run):
+            found = takedown_manifest.takedown_manifest(there, listed, output)
+            shown = takedown_manifest.render(found)
+        else:
+            found = takedown.takedown_run(Path(options.run), listed, output)
+            shown = takedown.render(found)
+    except NotOurs as error:
+        return _say(USAGE, str(error))
     except (takedown.Refused, DamagedFile, OtherStages) as error:
         return _say(FAILED, str(error))
-    _print_json(found) if options.json else print(takedown.render(found))
+    _print_json(found) if options.json else print(shown)
+    what = "manifest" if there else "run"
     for entry in found["not_found"]:
-        print(f"curation: {entry}: the run has no such document", file=sys.stderr)
+        print(f"curation: {entry}: the {what} has no such document", file=sys.stderr)
     return PARTIAL if found["not_found"] else DONE
 
 

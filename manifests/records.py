@@ -40,8 +40,9 @@ def digest_of(value: Any) -> str:
 
 def origin_of(run: Mapping[str, Any]) -> str:
     """What a documents run is made of and from, as its run.json says: a digest of the keys of its
-    segments and of its inputs, the same wherever the run lies."""
-    return digest_of([[segment["key"] for segment in run["segments"]], run["inputs"]])
+    segments, of its inputs and of what was taken down, the same wherever the run lies."""
+    taken = [run["takedown"]["digests"]] if run.get("takedown") else []
+    return digest_of([[segment["key"] for segment in run["segments"]], run["inputs"], *taken])
 
 
 def _holds(data: bytes, core: Any, wanted: str) -> bool:
