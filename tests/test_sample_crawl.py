@@ -195,5 +195,5 @@ def test_the_tokens_in_the_readme_are_what_is_printed(finished: Path, tmp_path: 
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     [shown] = [b for b in re.findall(r"```text\n(.*?)```", readme, re.DOTALL) if "sample " in b[:9]]
     for line in shown.splitlines():
-        if not line.startswith("  warc_file "):
+        if not line.startswith("  warc_file ") and not line.endswith(" ..."):  # as wide as it is
             assert f"{line}\n" in printed, line
