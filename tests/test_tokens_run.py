@@ -267,6 +267,13 @@ def test_workers_do_not_matter(sources: Path, finished: Path, tmp_path: Path) ->
     same(run_tokens(recipe(sources), output=tmp_path / "r", workers=2).path, finished)
 
 
+@pytest.mark.ray
+def test_a_cluster_does_not_matter(
+    sources: Path, finished: Path, tmp_path: Path, ray_cluster: None
+) -> None:
+    same(run_tokens(recipe(sources), output=tmp_path / "r", executor="ray").path, finished)
+
+
 def test_how_the_files_are_named_does_not_matter(
     sources: Path, finished: Path, tmp_path: Path
 ) -> None:

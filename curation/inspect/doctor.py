@@ -30,6 +30,8 @@ from curation.engine import resources
 from curation.engine.plan import stage_key
 from curation.engine.ray_auth import ray_environment
 from curation.engine.recipe import RecipeError, StageSpec, load
+from curation.engine.tokens.recipe import is_tokens
+from curation.engine.tokens.recipe import load as load_tokens
 from curation.stages import STAGES
 
 State = Literal["ok", "warn", "missing"]
@@ -157,7 +159,7 @@ def _kernels() -> Finding:
 def _stages(recipe: str | None) -> tuple[list[StageSpec], list[Finding]]:
     """Stages whose models and lists are there, and findings about all: those of a recipe, else all
     that have defaults."""
-    specs = _with_defaults() if recipe is None else load(recipe).stages
+    specs = _with_defaults() if recipe is None else _specs(recipe)
     good: list[StageSpec] = []
     findings = []
     for spec in specs:
@@ -171,6 +173,11 @@ def _stages(recipe: str | None) -> tuple[list[StageSpec], list[Finding]]:
             findings.append(Finding(spec.name, state, str(error), fix))
     names = ", ".join(spec.name for spec in good)
     return good, [*findings, Finding("stages", "ok", f"models and lists are there: {names}")]
+
+
+def _specs(recipe: str) -> tuple[StageSpec, ...]:
+    """The stages of a recipe; of one for tokens those of its corpus."""
+    return load(load_tokens(recipe).corpus() if is_tokens(recipe) else recipe).stages
 
 
 def _with_defaults() -> Iterator[StageSpec]:

@@ -111,6 +111,7 @@ class _Driver:
 
     def drive(self, read: Callable[[], Outcome]) -> tuple[Manifest, Outcome]:
         """The corpus, all phases in order, then the manifest. Damaged files are made again."""
+        self._say_weights()
         for _ in range(REPAIRS):
             try:
                 outcome = read()
@@ -135,6 +136,15 @@ class _Driver:
         describe.save(self.plan, manifest)
         self._tidy(packed, shards)
         return manifest
+
+    def _say_weights(self) -> None:
+        """The weights as a person gave them and as they are taken."""
+        given = sampling_weights(self.settings, self.mixed)
+        if given is None:
+            return
+        total = sum(given.values())
+        shares = ", ".join(f"{name} {weight / total:.2%}" for name, weight in given.items())
+        self.progress.say(f"weights sum to {total:g}; shares of the tokens: {shares}")
 
     # What there is to do
 
