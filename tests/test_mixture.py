@@ -145,7 +145,7 @@ def test_a_curriculum_changes_the_shares_at_a_block() -> None:
         ({"tokenizer": {"train": {"pretokenizer": "gpt9"}}}, "one of gpt2, llama3, qwen2"),
         ({"sequence_length": 1}, "sequence_length: input should be greater"),
         ({"dedup": ["line_dedup"]}, "neither exact_dedup nor minhash_dedup"),
-        ({"sources.0.repeat": [[3, 1], [2, 2]]}, "ascending numbers"),
+        ({"sources.0.repeat": [[3, 1], [2, 2]]}, "ascending"),
         ({"sources.0.paths": []}, "has `paths`"),
     ],
 )
