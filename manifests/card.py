@@ -107,9 +107,24 @@ def _validation(manifest: Manifest) -> str:
     if rows:
         text += "\n\n" + _table(["source", "documents", "tokens", "rows"], rows)
     if how.overlap:
-        facts = [(name.replace("_", " "), _plain(value)) for name, value in how.overlap.items()]
-        text += "\n\nWhat training still shares with it:\n\n" + _table(["", ""], sorted(facts))
+        text += "\n\nWhat training still shares with it:\n\n" + _overlap(how.overlap)
     return f"## Validation\n\n{text}"
+
+
+def _overlap(found: Mapping[str, Any]) -> str:
+    """Documents and n-grams of validation, and those of them that training has, too."""
+    gram = f"{found['ngram']}-gram"
+    rows = []
+    for name, of, hit in (
+        ("documents", "searchable", "overlapping"),
+        (f"{gram}s", "ngrams", "known"),
+    ):
+        share = found[hit] / found[of] if found[of] else 0.0
+        rows.append((name, f"{found[of]:,}", f"{found[hit]:,}", f"{share:.2%}"))
+    text = _table(["of validation", "looked for", "in training", "share"], rows)
+    if found["share"] < 1:
+        text += f"\n\nBy a sample of {found['share']:.2%} of the {gram}s, drawn by their hashes."
+    return text + f"\n\nA document counts that has one {gram} of words in common with training."
 
 
 def _tokenizer(manifest: Manifest) -> str:
@@ -230,10 +245,6 @@ def _limits(manifest: Manifest) -> str:
     if manifest.corpus is not None and not manifest.corpus.stats.get("complete", True):
         lines.append("Some inputs could not be read to their end.")
     return "## Known limits\n\n" + "\n".join(f"- {line}" for line in lines)
-
-
-def _plain(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

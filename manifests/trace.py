@@ -102,7 +102,7 @@ def sequence(manifest: Manifest, sample: int) -> Sequence:
     rows = packed.take(np.array([row])) if shard is None else shards.take(np.array([sample]))
     ids = [f"{high:016x}{low:016x}" for high, low in rows.ids.tolist()]
     origin = {}
-    if provenance := _ofwindow_number(source.train.provenance, window_number(file)):
+    if provenance := _of_window(source.train.provenance, window_number(file)):
         origin = {entry["id"]: entry for entry in _provenance(manifest, provenance, "id", ids)}
     starts = np.cumsum([0, *rows.lengths.tolist()]).tolist()
     pieces = zip(ids, starts, rows.lengths.tolist(), rows.offsets.tolist(), strict=False)
@@ -161,7 +161,7 @@ def _places(
     part = source.splits[split]
     windows = [window_of(manifest, part, entry["id"], copy) for copy in range(entry["copies"])]
     for window in sorted(set(windows)):
-        if (file := _ofwindow_number(part.files, window)) is None:
+        if (file := _of_window(part.files, window)) is None:
             continue
         copies = [copy for copy, own in enumerate(windows) if own == window]
         before = sum(other.rows for other in part.files if window_number(other) < window)
@@ -210,7 +210,7 @@ def _in_shards(shards: Files, sample: int) -> tuple[str | None, int | None]:
 
 
 def _by_id(manifest: Manifest, split: Split, name: str) -> list[dict[str, Any]]:
-    file = _ofwindow_number(split.provenance, window_of(manifest, split, name, 0))
+    file = _of_window(split.provenance, window_of(manifest, split, name, 0))
     return _provenance(manifest, file, "id", [name]) if file else []
 
 
@@ -253,5 +253,5 @@ def window_number(file: File) -> int:
     return int(number[1])
 
 
-def _ofwindow_number(files: tuple[File, ...], window: int) -> File | None:
+def _of_window(files: tuple[File, ...], window: int) -> File | None:
     return next((file for file in files if window_number(file) == window), None)
