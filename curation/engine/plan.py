@@ -13,7 +13,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from importlib.metadata import version
@@ -669,27 +669,35 @@ def _probe_stage(stage: Stage, docs: Documents) -> dict[str, str]:
 
 def freeze(plan: Plan) -> None:
     """Writes `run.json`; refuses a directory that holds something else. Raises RecipeError."""
-    record = plan.record()
-    if plan.path.exists():
+    freeze_record(plan.run, plan.record())
+
+
+def freeze_record(
+    run: Path,
+    record: dict[str, Any],
+    comparable: Callable[[dict[str, Any]], dict[str, Any]] = lambda record: record,
+) -> None:
+    """Writes the record of a run of any kind, or makes sure that it is there already, in what
+    `comparable` leaves of it. Raises RecipeError."""
+    path = run / "run.json"
+    if path.exists():
         try:
-            found = json.loads(plan.path.read_bytes())
+            found = json.loads(path.read_bytes())
         except (OSError, ValueError):
-            raise RecipeError(
-                f"{plan.path}: damaged; remove it or choose another --output"
-            ) from None
-        difference = first_difference(found, record)
+            raise RecipeError(f"{path}: damaged; remove it or choose another --output") from None
+        difference = first_difference(comparable(found), comparable(record))
         if difference is not None:
             raise RecipeError(
-                f"{plan.run} holds another run: {difference}; choose another --output "
-                f"(and --base {plan.run} to reuse what it has)"
+                f"{run} holds another run: {difference}; choose another --output "
+                f"(and --base {run} to reuse what it has)"
             )
         return
-    if plan.run.is_dir() and any(not p.name.startswith(".run.json.") for p in plan.run.iterdir()):
-        raise RecipeError(f"{plan.run}: the output directory is not empty and holds no run")
+    if run.is_dir() and any(not p.name.startswith(".run.json.") for p in run.iterdir()):
+        raise RecipeError(f"{run}: the output directory is not empty and holds no run")
     try:
-        write_bytes(plan.path, canonical(record) + b"\n")
+        write_bytes(path, canonical(record) + b"\n")
     except OSError as error:
-        raise RecipeError(f"{plan.run}: cannot write the output: {error.strerror}") from None
+        raise RecipeError(f"{run}: cannot write the output: {error.strerror}") from None
 
 
 def first_difference(old: Any, new: Any, path: str = "") -> str | None:

@@ -16,12 +16,11 @@ from typing import Any
 
 from curation import models
 from curation.engine import plan as documents
-from curation.engine.plan import RUN_SCHEMA, Plan, Task, first_difference
+from curation.engine.plan import RUN_SCHEMA, Plan, Task, freeze_record
 from curation.engine.recipe import RecipeError
 from curation.engine.recipe import load as load_documents
 from curation.engine.tokens.recipe import TokensModel, TokensRecipe
-from manifests.files import write_bytes
-from manifests.records import canonical, digest_of, origin_of
+from manifests.records import digest_of, origin_of
 
 PHASES = (
     *("sample", "train", "report"),
@@ -131,27 +130,7 @@ def _upstream(kind: str, run: str | None) -> dict[str, Any]:
 
 def freeze(plan: TokensPlan) -> None:
     """Writes `run.json`; refuses a directory that holds something else. Raises RecipeError."""
-    record = plan.record()
-    if plan.path.exists():
-        try:
-            found = json.loads(plan.path.read_bytes())
-        except (OSError, ValueError):
-            raise RecipeError(
-                f"{plan.path}: damaged; remove it or choose another --output"
-            ) from None
-        difference = first_difference(_portable(found), _portable(record))
-        if difference is not None:
-            raise RecipeError(
-                f"{plan.run} holds another run: {difference}; choose another --output "
-                f"(and --base {plan.run} to reuse what it has)"
-            )
-        return
-    if plan.run.is_dir() and any(not p.name.startswith(".run.json.") for p in plan.run.iterdir()):
-        raise RecipeError(f"{plan.run}: the output directory is not empty and holds no run")
-    try:
-        write_bytes(plan.path, canonical(record) + b"\n")
-    except OSError as error:
-        raise RecipeError(f"{plan.run}: cannot write the output: {error.strerror}") from None
+    freeze_record(plan.run, plan.record(), _portable)
 
 
 def _portable(record: dict[str, Any]) -> dict[str, Any]:
