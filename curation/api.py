@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from curation.engine.driver import Outcome, RunFailed, Shard, drive
+from curation.engine.attempts import RunFailed
+from curation.engine.driver import Outcome, Shard, drive
 from curation.engine.executors import Executor, ExecutorLost, make, stdout_to_stderr
 from curation.engine.plan import Plan, build
 from curation.engine.progress import Progress

@@ -40,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
-    from curation.engine.driver import Collapsed, RunFailed
+    from curation.engine.attempts import RunFailed
+    from curation.engine.driver import Collapsed
     from curation.engine.recipe import RecipeError
     from manifests.tokens import ManifestError
 

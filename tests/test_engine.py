@@ -17,7 +17,8 @@ import pytest
 from kit import STAGES, contents, duplicated, page, recipe, write_jsonl
 
 from curation import run
-from curation.engine.driver import RunFailed, drive
+from curation.engine.attempts import RunFailed
+from curation.engine.driver import drive
 from curation.engine.executors import InProcess
 from curation.engine.plan import Plan, Task, build, open_plan
 from curation.engine.progress import Progress

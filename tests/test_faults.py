@@ -29,7 +29,8 @@ from zygote import Zygote
 
 from curation import run
 from curation.engine import driver as driver_module
-from curation.engine.driver import RunFailed, drive
+from curation.engine.attempts import RunFailed
+from curation.engine.driver import drive
 from curation.engine.executors import LOOK, Finished, InProcess, RayTasks
 from curation.engine.plan import Task, build, open_plan
 from curation.engine.progress import Progress

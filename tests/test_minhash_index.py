@@ -38,7 +38,8 @@ from zygote import Zygote
 
 from curation import run
 from curation.api import plan
-from curation.engine.driver import RunFailed, drive
+from curation.engine.attempts import RunFailed
+from curation.engine.driver import drive
 from curation.engine.executors import InProcess
 from curation.engine.progress import Progress
 from curation.engine.recipe import RecipeError

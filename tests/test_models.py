@@ -11,7 +11,7 @@ from kit import recipe, write_jsonl
 
 from curation import models
 from curation.api import run
-from curation.engine.driver import RunFailed
+from curation.engine.attempts import RunFailed
 from curation.engine.plan import OtherModel, build, check_models, open_plan
 from curation.engine.recipe import load
 from curation.inspect import verify

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from curation.engine import index, resources
+from curation.engine.attempts import REPAIRS, Damaged, RunFailed, ended
 from curation.engine.base import Base
 from curation.engine.exchange import (
     COLLAPSE,
@@ -41,7 +40,7 @@ from curation.engine.plan import (
 )
 from curation.engine.progress import Progress
 from curation.engine.recipe import RecipeError, StageSpec
-from curation.engine.retry import Retries, TaskFailed
+from curation.engine.retry import TaskFailed
 from curation.engine.stats import Books, books_of, collect, conservation, timings, unfinished
 from curation.read.span import Entry
 from curation.stage import GlobalStep, Phase, task_bytes
@@ -55,11 +54,6 @@ GROUP_UNITS = 256  # and units
 CEILING_DOCUMENTS = 1_000  # the failure ceiling is looked at from here on
 CEILING_UNITS = 50
 _UNREAD = frozenset(("changed", "unreadable"))  # problems of an input that was not read to its end
-REPAIRS = 10  # damaged files that are made again in one go
-
-
-class RunFailed(RuntimeError):
-    """The run stopped: what it has done stays, and the same command goes on from there."""
 
 
 class Collapsed(RunFailed):
@@ -138,14 +132,6 @@ def drive(
         lease.close()
 
 
-class _Damaged(Exception):
-    """A file of the run turned out to be damaged; `path` as its receipt has it."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
-
-
 @dataclass(frozen=True, slots=True)
 class _Done:
     """What the driver keeps of a receipt."""
@@ -196,7 +182,7 @@ class _Driver:
             try:
                 self._segments()
                 break
-            except _Damaged as damage:
+            except Damaged as damage:
                 self._forget(damage)
             finally:
                 self.progress.end()
@@ -238,7 +224,7 @@ class _Driver:
             collect(self.plan, books), {name: why for name, why in left.items() if name in mine}
         )
 
-    def _forget(self, damage: _Damaged) -> None:
+    def _forget(self, damage: Damaged) -> None:
         """Removes the receipt of a damaged file, and with it the file counts as not made."""
         self.progress.say(f"{damage.path}: damaged, it is made again")
         if damage.path in self.released:  # it is needed after all, and so are the others
@@ -403,7 +389,7 @@ class _Driver:
             return [int(weight) for weight in load_array(output.locate(self.plan.run))]
         except OSError:
             if output.path not in self.released:
-                raise _Damaged(output.path) from None
+                raise Damaged(output.path) from None
             return [0] * output.rows
 
     # Doing it
@@ -461,28 +447,14 @@ class _Driver:
     def _work(self, segment: Segment, todo: list[Task]) -> None:
         """Has tasks carried out until each has a receipt."""
         done, books = self.done[segment.index], self.books[segment.index]
-        queue, retries = deque(todo), Retries()
-        with closing(self.executor.run(self.plan.run, queue)) as outcomes:
-            for task, outcome in outcomes:
-                if self.lease.taken_over:
-                    raise RunFailed(f"the run was taken over by {self.lease.taken_over}")
-                name = f"{segment.name}/{task.name}"
-                if isinstance(outcome, TaskFailed) and outcome.damaged:
-                    raise _Damaged(outcome.damaged)
-                if isinstance(outcome, TaskFailed) and outcome.hopeless:
-                    raise RunFailed(f"{name}: {outcome}")
-                following, end = retries.after(task, outcome)
-                queue.extendleft(reversed(following))
-                if following and isinstance(outcome, TaskFailed):
-                    self.progress.say(f"{name}: {outcome}; {retries.measure(following)}")
-                if end is None:
-                    continue
-                if isinstance(end, TaskFailed):
-                    end = self._quarantine(segment, task, str(end))
-                done[task.name] = _Done.of(end)
-                books.add(end)
-                self.progress.done(task, end.counts)
-                self._ceiling(books)
+        place = self.plan.run, self.executor
+        for task, end in ended(*place, todo, segment.name, self.lease, self.progress):
+            if isinstance(end, TaskFailed):
+                end = self._quarantine(segment, task, str(end))
+            done[task.name] = _Done.of(end)
+            books.add(end)
+            self.progress.done(task, end.counts)
+            self._ceiling(books)
 
     def _found(self, segment: Segment, task: Task) -> Receipt | None:
         """The valid receipt of a task: this run's, or one of the base's by the same key."""

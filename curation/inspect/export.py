@@ -13,7 +13,7 @@ from typing import Any
 
 from curation.datatrove import id_of, metadata_of
 from curation.document import DOCUMENT_SCHEMA
-from curation.engine.driver import RunFailed
+from curation.engine.attempts import RunFailed
 from curation.engine.exchange import DamagedFile, whole
 from curation.engine.plan import Plan
 from curation.engine.recipe import RecipeError

@@ -7,9 +7,7 @@ the manifest at the end. As for documents, receipts are the only state.
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -17,14 +15,15 @@ from typing import Any
 
 from curation.engine import driver as documents
 from curation.engine import resources
-from curation.engine.driver import REPAIRS, Outcome, RunFailed, link
+from curation.engine.attempts import REPAIRS, Damaged, RunFailed, ended
+from curation.engine.driver import Outcome, link
 from curation.engine.executors import Executor, ExecutorLost
 from curation.engine.gc import forget_released, released
 from curation.engine.lease import Lease, LeaseHeld
 from curation.engine.plan import Plan, Task
 from curation.engine.progress import Progress
 from curation.engine.recipe import RecipeError
-from curation.engine.retry import Retries, TaskFailed
+from curation.engine.retry import TaskFailed
 from curation.engine.tokens import corpus as corpora
 from curation.engine.tokens import describe, orders, places, vocabulary
 from curation.engine.tokens.corpus import Part
@@ -85,14 +84,6 @@ def drive(
         lease.close()
 
 
-class _Damaged(Exception):
-    """A file of the run turned out to be damaged; `path` as its receipt has it."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
-
-
 class _Driver:
     def __init__(
         self,
@@ -116,7 +107,7 @@ class _Driver:
             try:
                 outcome = read()
                 return self._phases(outcome.stats), outcome
-            except _Damaged as damage:
+            except Damaged as damage:
                 self._forget(damage)
             finally:
                 self.progress.end()
@@ -382,30 +373,14 @@ class _Driver:
         found = {name: describe.documents_of(receipt) for name, receipt in done.items()}
         self.progress.begin(phase, directory, tasks, found)
         todo.sort(key=lambda task: (-task.weight, task.name))  # the largest first
-        self._work(todo, done)
+        place = self.plan.run, self.executor
+        for task, end in ended(*place, todo, phase, self.lease, self.progress):
+            if isinstance(end, TaskFailed):
+                raise RunFailed(f"{phase}/{task.name} failed for good: {end}")
+            done[task.name] = end
+            self.progress.done(task, {"documents": describe.documents_of(end)})
         self.progress.end()
         return {task.name: done[task.name] for task in tasks}
-
-    def _work(self, todo: Iterable[Task], done: dict[str, Receipt]) -> None:
-        queue, retries = deque(todo), Retries()
-        with closing(self.executor.run(self.plan.run, queue)) as outcomes:
-            for task, outcome in outcomes:
-                if self.lease.taken_over:
-                    raise RunFailed(f"the run was taken over by {self.lease.taken_over}")
-                name = f"{task.phase}/{task.name}"
-                if isinstance(outcome, TaskFailed) and outcome.damaged:
-                    raise _Damaged(outcome.damaged)
-                if isinstance(outcome, TaskFailed) and outcome.hopeless:
-                    raise RunFailed(f"{name}: {outcome}")
-                following, end = retries.after(task, outcome)
-                queue.extendleft(reversed(following))
-                if following and isinstance(outcome, TaskFailed):
-                    self.progress.say(f"{name}: {outcome}; {retries.measure(following)}")
-                if isinstance(end, TaskFailed):
-                    raise RunFailed(f"{name} failed for good: {end}")
-                if end is not None:
-                    done[task.name] = end
-                    self.progress.done(task, {"documents": describe.documents_of(end)})
 
     def _found(self, task: Task) -> Receipt | None:
         """The valid receipt of a task: this run's, or one of the base's by the same key."""
@@ -434,7 +409,7 @@ class _Driver:
                     return False
         return True
 
-    def _forget(self, damage: _Damaged) -> None:
+    def _forget(self, damage: Damaged) -> None:
         """Removes the receipts that name a damaged file: it counts as not made."""
         self.progress.say(f"{damage.path}: damaged, it is made again")
         if damage.path in self.released:  # it is needed after all, and so are the others
