@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from typing import Any
 
@@ -78,6 +81,19 @@ def test_best_fit_is_its_reference(lengths: list[int], row: int, most: int) -> N
     found = best_fit(longs(lengths), row, most)
     assert {(d, at): r for d, at, r in as_tuples(found)} == expected
     assert found.rows == max(wanted, default=-1) + 1
+
+
+def test_best_fit_works_in_memory_that_it_holds() -> None:
+    """Freed memory is overwritten at once (`MALLOC_PERTURB_`), large blocks of it are unmapped."""
+    code = (
+        "import numpy as np; from curation.tokens.packing import best_fit; "
+        "print(best_fit(np.arange(1, 3000), 1 << 17, 1 << 17).rows)"
+    )
+    strict = {"MALLOC_PERTURB_": "165", "MALLOC_MMAP_THRESHOLD_": "65536"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **strict}, capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stdout) == (0, "35\n")
 
 
 @compiling

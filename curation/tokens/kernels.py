@@ -71,16 +71,18 @@ def unmark(tree: Any, node: Any) -> None:
 
 
 @kernel
-def best_fit(lengths: Longs, order: Longs, length: int, most: int, row_of: Longs) -> int:
+def best_fit(
+    lengths: Longs, order: Longs, length: int, most: int, row_of: Longs, nodes: Bytes
+) -> int:
     """The row of each piece, placed in this order; returns how many rows there are.
+
+    `nodes`: twice as many zeros as the least power of two above `length`. They are the caller's,
+    as an array of the kernel's own would be freed once it has become a pointer.
 
     A piece goes to the row with the least room that has enough, among equals to the one that got a
     piece last, else to a new row. A row has room for `length` tokens and `most` pieces.
     """
-    leaves = 1
-    while leaves <= length:
-        leaves *= 2
-    nodes = np.zeros(2 * leaves, np.uint8)
+    leaves = nodes.size // 2
     latest = np.full(length + 1, -1, np.int64)  # by room: the row that came to it last
     before = np.empty(lengths.size, np.int64)  # by row: the one that came to its room before it
     pieces = np.zeros(lengths.size, np.int64)

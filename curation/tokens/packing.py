@@ -53,7 +53,8 @@ def best_fit(lengths: np.ndarray, row_length: int, max_pieces: int) -> Pieces:
     length = np.minimum(lengths[document] - offset, row_length)
     order, row = np.empty_like(length), np.empty_like(length)
     kernels.counting_sort(row_length - length, row_length, order)
-    rows = kernels.best_fit(length, order, row_length, max_pieces, row)
+    nodes = np.zeros(2 << int(row_length).bit_length(), np.uint8)
+    rows = kernels.best_fit(length, order, row_length, max_pieces, row, nodes)
     return Pieces(document[order], offset[order], length[order], row[order], rows)
 
 
