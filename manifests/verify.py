@@ -283,15 +283,18 @@ def _documents(
         own = window_of_keys(keys(salt(manifest.seed, "packing"), ids, copy), bits)
         here += (own == window) & (copy < copies)
         first = first if copy else int(here.sum())
-    document = _ordinals(ids, rows.ids)
+    distinct, group = np.unique(ids, axis=0, return_inverse=True)  # ids may repeat in a source
+    own_id = _ordinals(distinct, rows.ids)
     of_row = np.repeat(np.arange(len(rows)), np.diff(rows.starts))
     ends = np.cumsum(rows.lengths, dtype=np.int64)
     before = np.concatenate([[0], ends])[rows.starts[:-1]]  # tokens of all rows before this one
     last = np.clip(ends - before[of_row] - 1, 0, rows.tokens.shape[1] - 1)
     ended = rows.tokens[of_row, last] == manifest.tokenizer.eos
     faults = {
-        "no provenance of document": np.unique(rows.ids[document < 0], axis=0),
-        "not whole: document": ids[_broken(document, rows, ended, here, tokens)],
+        "no provenance of document": np.unique(rows.ids[own_id < 0], axis=0),
+        "not whole: document": distinct[
+            _broken(own_id, rows, ended, group.reshape(-1), here, tokens)
+        ],
     }
     for fault, bad in faults.items():
         if len(bad):
@@ -301,27 +304,42 @@ def _documents(
 
 
 def _broken(
-    document: np.ndarray, rows: Rows, ended: np.ndarray, here: np.ndarray, tokens: np.ndarray
+    own: np.ndarray,
+    rows: Rows,
+    ended: np.ndarray,
+    documents: np.ndarray,
+    here: np.ndarray,
+    tokens: np.ndarray,
 ) -> np.ndarray:
-    """The documents whose pieces do not make `here` copies of `tokens` tokens."""
-    known = np.flatnonzero(document >= 0)
-    order = known[np.lexsort((rows.lengths[known], rows.offsets[known], document[known]))]
-    own, offsets = document[order], rows.offsets[order]
-    lengths = rows.lengths[order].astype(np.int64)
-    _, starts, times = np.unique(
-        np.stack([own, offsets, lengths], axis=1), axis=0, return_index=True, return_counts=True
+    """The ids whose pieces do not make `here` copies of `tokens` tokens, by their ordinals.
+
+    `own`: the id of each piece; `documents`, `here`, `tokens`: of each document of the provenance
+    its id (which may repeat), how many copies are in this window, and of how many tokens. Copies
+    may be cut at different places, so what is counted is: at every place of a document as many
+    pieces begin, and documents end, as pieces end, and documents begin; and the pieces that end
+    with EOS are those that end a document.
+    """
+    known = np.flatnonzero(own >= 0)
+    begins = rows.offsets[known]
+    ends = begins + rows.lengths[known]
+    events = (  # id, place, pieces that begin less those that end, pieces that end with EOS
+        (own[known], begins, 1, 0),
+        (own[known], ends, -1, ended[known]),
+        (documents, np.zeros_like(tokens), -here, 0),
+        (documents, tokens, here, -here),
     )
-    own, begins, ends = own[starts], offsets[starts], (offsets + lengths)[starts]
-    opens = np.diff(own, prepend=-1) != 0  # the first piece of each document
-    closes = np.diff(own, append=-1) != 0
-    wrong = times != here[own]
-    wrong |= np.where(opens, begins != 0, begins != np.roll(ends, 1))
-    eos = np.minimum.reduceat(ended[order], starts) if len(starts) else ended[:0]
-    wrong |= closes & ((ends != tokens[own]) | ~eos)
-    absent = np.ones(len(here), bool)
-    absent[own] = False
-    bad: np.ndarray = np.union1d(own[wrong], np.flatnonzero(absent & (here > 0)))
-    return bad.astype(np.int64)
+    columns = [np.concatenate(parts) for parts in zip(*map(_alike, events), strict=True)]
+    keys, which = np.unique(np.stack(columns[:2], axis=1), axis=0, return_inverse=True)
+    wrong = np.zeros(len(keys), bool)
+    for counted in columns[2:]:
+        wrong |= np.bincount(which.reshape(-1), counted, len(keys)) != 0
+    bad: np.ndarray = np.unique(keys[wrong, 0])
+    return bad
+
+
+def _alike(columns: tuple[Any, ...]) -> list[np.ndarray]:
+    """Columns of one length, int64; a number stands for a whole column."""
+    return [np.broadcast_to(column, columns[0].shape).astype(np.int64) for column in columns]
 
 
 def _ordinals(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:

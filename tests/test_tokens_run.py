@@ -506,3 +506,18 @@ def test_a_submission_holds_a_tokens_recipe_with_absolute_places(
     packed_ = load(tmp_path / "recipe.yaml").settings
     assert packed_ == load(recipe(sources)).settings
     assert "--limit 2" in wanted.command("python", "recipe.yaml")
+
+
+def test_a_sound_run_holds_whatever_its_documents_are_like(tmp_path: Path) -> None:
+    """Copies that are cut at different places, and ids that two texts of a source have."""
+    lines = [{"id": i % 40, "text": text(3 + 5 * i, i)} for i in range(60)]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    source = {"name": "a", "kind": "jsonl", "paths": [str(tmp_path / "in.jsonl")]}
+    base = {"kind": "tokens", "name": "t", "sequence_length": LENGTH,
+            "tokenizer": {"train": {"vocab_size": 300}}}  # fmt: skip
+    for number, algorithm in enumerate(("concat", "best_fit")):
+        made = {**base, "sources": [{**source, "repeat": [[1, 3]]}],
+                "packing": {"algorithm": algorithm}}  # fmt: skip
+        manifest = run_tokens(made, output=tmp_path / str(number), workers=1).manifest
+        assert verify.check(manifest).problems == []
+        assert manifest.sources[0].train.copies == 180
