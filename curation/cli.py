@@ -806,9 +806,11 @@ def _whatif(options: argparse.Namespace) -> int:
 def _contamination(options: argparse.Namespace) -> int:
     """What the documents had of the evaluation sets; with --recall how much would be found."""
     from curation.engine.plan import open_plan
+    from curation.engine.tokens.plan import kind_of
     from curation.inspect import contamination, injection
 
-    plan = open_plan(options.run)
+    inside = kind_of(options.run) == "tokens"
+    plan = open_plan(Path(options.run) / "corpus" if inside else options.run)
     if options.recall:
         measured = injection.measure(plan, options.recall)
         _print_json(measured) if options.json else print(injection.render(measured))

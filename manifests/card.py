@@ -55,7 +55,17 @@ def _summary(manifest: Manifest) -> str:
 
 
 def _sources(manifest: Manifest) -> str:
-    head = ["source", "licence", "documents", "tokens", "rows", "fill", "wanted", "has", "epochs"]
+    head = [
+        "source",
+        "licence",
+        "documents",
+        "tokens",
+        "rows",
+        "fill",
+        "wanted",
+        "realised",
+        "epochs",
+    ]
     rows = []
     for source in manifest.sources:
         train = source.train
@@ -74,7 +84,7 @@ def _sources(manifest: Manifest) -> str:
         )
     text = (
         "Of training; tokens count each repetition that was packed, and the end of each document. "
-        "`wanted` and `has` are shares of the tokens of all samples, padding not counted."
+        "`wanted` and `realised` are shares of the tokens of all samples, padding not counted."
     )
     return f"## Sources\n\n{_table(head, rows)}\n\n{text}" + _mixtures(manifest)
 
@@ -213,7 +223,7 @@ def _funnel(stats: Mapping[str, Any]) -> str:
         if "dedup" in stage["name"]
         for amount in stage["dropped"].values()
     )
-    return f"{table}\n\nDuplicates removed: {duplicates:,} documents."
+    return f"{table}\n\nDocuments removed as duplicates: {duplicates:,}."
 
 
 def _largest(counts: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -242,6 +252,16 @@ def _limits(manifest: Manifest) -> str:
         source.splits["validation"].rows for source in manifest.sources
     ):
         lines.append("What training shares with validation was not measured.")
+    if (found := manifest.validation.overlap) and found["overlapping"]:
+        lines.append(
+            f"Of {found['searchable']:,} validation documents {found['overlapping']:,} share "
+            f"at least {found['ngram']} words in a row with training."
+        )
+    if manifest.takedown:
+        lines.append(
+            "Documents were taken down after the run: a tokenizer that it trained has seen them, "
+            "and copies below the threshold of deduplication may be left."
+        )
     if manifest.corpus is not None and not manifest.corpus.stats.get("complete", True):
         lines.append("Some inputs could not be read to their end.")
     return "## Known limits\n\n" + "\n".join(f"- {line}" for line in lines)

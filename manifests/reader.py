@@ -71,11 +71,14 @@ class Live:
 
 
 def open_reader(
-    manifest: Manifest, *, live: bool | None = None, digests: bool = False
+    manifest: Manifest | Path | str, *, live: bool | None = None, digests: bool = False
 ) -> Shards | Live:
-    """A reader, once all files have been found to be there and of the right size; with `digests`
-    also of the right bytes, which reads them. Of shards, where the run has written them, unless
-    `live` says otherwise. Raises ManifestError."""
+    """A reader of a manifest, which may be given by its path or its directory, once all files have
+    been found to be there and of the right size; with `digests` also of the right bytes, which
+    reads them. Of shards, where the run has written them, unless `live` says otherwise. Raises
+    ManifestError."""
+    if not isinstance(manifest, Manifest):
+        manifest = Manifest.load(manifest)
     live = not manifest.shards if live is None else live
     files = [file for source in manifest.sources for file in source.splits["validation"].files]
     if live:

@@ -60,7 +60,7 @@ def test_the_card_says_what_the_manifest_is_made_of(toy: Manifest) -> None:
 def test_the_card_tells_the_funnel_of_each_run_above(toy: Manifest) -> None:
     text = card(with_runs(toy))
     assert text.count("| other_language") == 2 and "## How web was made: the run crawl" in text
-    assert text.count("Duplicates removed: 23 documents.") == 2
+    assert text.count("Documents removed as duplicates: 23.") == 2
     assert "skipped: request" in text and "1,234" in text
 
 

@@ -521,3 +521,61 @@ def test_a_sound_run_holds_whatever_its_documents_are_like(tmp_path: Path) -> No
         manifest = run_tokens(made, output=tmp_path / str(number), workers=1).manifest
         assert verify.check(manifest).problems == []
         assert manifest.sources[0].train.copies == 180
+
+
+def test_a_curriculum_that_had_to_be_rounded_says_so(
+    sources: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stages = [
+        {"share": 0.6, "weights": {"web": 1, "books": 1, "code": 0}},
+        {"share": 0.4, "weights": {"web": 0, "books": 1, "code": 1}},
+    ]
+    made = recipe(sources, mixture={"stages": stages}, sequence_length=8, total_tokens=16_000)
+    for source in made["sources"]:
+        del source["weight"]
+        source["max_epochs"] = 90
+    manifest = run_tokens(made, output=tmp_path / "r", workers=1, quiet=False).manifest
+    said = capfd.readouterr().err
+    assert "mixture.stages[1] begins at sample 1,024, not " in said
+    assert [entry.from_sample for entry in manifest.dealing.mixture] == [0, 1_024]
+    assert verify.check(manifest).problems == []
+
+
+def test_every_part_of_the_recipe_works_together(sources: Path, tmp_path: Path) -> None:
+    """Validation, deduplication by text and near-duplicates, decontamination: what is held out is
+    not lost to train, and an evaluation set is found in both."""
+    planted = text(40, 1_003)  # of web/1.jsonl
+    (tmp_path / "set.jsonl").write_text(json.dumps({"id": "q1", "text": planted}) + "\n")
+    made = recipe(
+        sources,
+        dedup=["exact_dedup", {"minhash_dedup": {}}],
+        decontaminate={"sets": [str(tmp_path / "set.jsonl")], "action": "drop"},
+        total_tokens=None,
+    )
+    manifest = run_tokens(made, output=tmp_path / "r", workers=1).manifest
+    assert planted not in corpus(tmp_path / "r").values()
+    assert manifest.corpus is not None
+    names = [stage["name"] for stage in manifest.corpus.stats["stages"]]
+    assert names == ["split", "exact_dedup", "minhash_dedup", "decontaminate"]
+    assert manifest.corpus.stats["stages"][3]["dropped"]["contaminated"]["documents"] == 1
+    assert verify.check(manifest).problems == []
+
+
+def test_a_trained_tokenizer_can_be_kept_for_another_mixture(
+    sources: Path, finished: Path, tmp_path: Path
+) -> None:
+    """By its path it has the special tokens that it was trained with, so that nothing but the
+    shuffle differs."""
+    (tmp_path / "r.yaml").write_text(json.dumps(recipe(sources)))
+    made = run_tokens(
+        tmp_path / "r.yaml",
+        settings=[f"tokenizer.path={finished}/tokenizer/tokenizer.json", "sources.code=null"],
+        output=tmp_path / "r",
+        base=finished,
+        workers=1,
+    )
+    old = Manifest.load(finished)
+    assert made.manifest.tokenizer == old.tokenizer
+    assert made.manifest.names == ["web", "books"]
+    web = [m.source("web").train.files for m in (made.manifest, old)]
+    assert web[0] == web[1]

@@ -730,8 +730,11 @@ def _open(path: Path, stamp: int) -> Plan:
     if record.get("schema") != RUN_SCHEMA:
         raise RecipeError(f"{path}: schema {record.get('schema')} is unknown to this version")
     if record.get("kind") == "tokens":
-        inside = path.parent / "corpus"
-        raise RecipeError(f"{path.parent} is a tokens run; the run of its documents is {inside}")
+        unfinished = "" if (path.parent / "manifest.json").is_file() else ", not finished yet"
+        raise RecipeError(
+            f"{path.parent} is a tokens run{unfinished} (curation status says how far it is); "
+            f"the run of its documents is {path.parent / 'corpus'}"
+        )
     for entry in record["import_path"]:
         if entry not in sys.path:
             sys.path.append(entry)

@@ -129,7 +129,8 @@ class Progress:
         line = f"{self._name}: {self._ended:,}/{self._total:,} units"
         if documents:
             line += f", {documents:,} documents, {documents / seconds:,.0f}/s"
-            line += f", {kept / documents:.0%} kept"
+            if kept:  # not all tasks judge documents
+                line += f", {kept / documents:.0%} kept"
         done = self._weight_done - self._weight_found
         if done and self._ended < self._total:
             left = int(seconds * (self._weight - self._weight_done) / done)

@@ -180,6 +180,7 @@ def read_code(files: Files, path: str, tally: Tally, options: CodeOptions) -> It
             id=of_file(path, file.name),
             text=text,
             media_type="text/plain",
+            url=f"{repository}/{file.shown}",  # its place: it has no address
             license=said[1] if said else None,
             metadata={
                 "path": file.shown,

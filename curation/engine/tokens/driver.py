@@ -122,6 +122,8 @@ class _Driver:
         packed = self._pack(parts, encoded, tokenizer)
         supply = {name: self._supply(packed, name) for name in self.mixed}
         mixture = mix(self.settings, self.plan.recipe.names, supply)
+        for note in mixture.notes:
+            self.progress.say(note)
         shards = self._shards(packed, mixture)
         manifest = describe.manifest(self.plan, stats, packed, mixture, shards, overlap)
         describe.save(self.plan, manifest)
@@ -370,6 +372,8 @@ class _Driver:
             if (receipt := self._found(task)) is not None:
                 done[task.name] = receipt
         todo = [task for task in tasks if task.name not in done]
+        if reused := sum("from" in receipt.envelope for receipt in done.values()):
+            self.progress.say(f"{phase}: {reused} of {len(tasks)} tasks reused")
         found = {name: describe.documents_of(receipt) for name, receipt in done.items()}
         self.progress.begin(phase, directory, tasks, found)
         todo.sort(key=lambda task: (-task.weight, task.name))  # the largest first

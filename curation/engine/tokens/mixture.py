@@ -38,6 +38,7 @@ class Mixture:
     weights: tuple[Mapping[str, float], ...]  # of each deal: shares of tokens, that sum to 1
     overall: Mapping[str, float]  # the same over the whole run
     epochs: Mapping[str, float]
+    notes: tuple[str, ...] = ()  # what a person should know: a line each
 
 
 def wanted(
@@ -81,12 +82,18 @@ def mix(settings: TokensModel, names: list[str], supply: Mapping[str, Supply]) -
     if total is None:  # until the first source has been seen once
         total = int(min(supply[n].tokens / weight for n, weight in overall.items() if weight))
     deals: list[Deal] = []
+    notes = []
     begin = 0.0
     for number, (share, weights) in enumerate(stages):
         first = round(begin / BLOCK) * BLOCK
         if deals and first <= deals[-1].from_sample:
             raise RecipeError(
                 f"mixture.stages[{number}]: the stage before it is shorter than {BLOCK} samples"
+            )
+        if abs(first - begin) > max(1.0, 0.01 * begin):
+            notes.append(
+                f"mixture.stages[{number}] begins at sample {first:,}, not {begin:,.0f}: stages "
+                f"begin at multiples of {BLOCK:,}"
             )
         parts = parts_of([weights.get(name, 0.0) for name in names], fills)
         deals.append(Deal(first, parts))
@@ -113,7 +120,8 @@ def mix(settings: TokensModel, names: list[str], supply: Mapping[str, Supply]) -
             f"{caps[worst]:g}; with these weights total_tokens can be "
             f"{total * caps[worst] / epochs[worst]:,.0f}"
         )
-    return Mixture(order, samples, tuple(w for _, w in stages), overall, epochs)
+    shown = tuple(w for _, w in stages)
+    return Mixture(order, samples, shown, overall, epochs, tuple(notes))
 
 
 def _once(order: Order, samples: int, rows: list[int]) -> int:

@@ -19,7 +19,7 @@ from curation.engine import plan as documents
 from curation.engine.plan import RUN_SCHEMA, Plan, Task, freeze_record
 from curation.engine.recipe import RecipeError
 from curation.engine.recipe import load as load_documents
-from curation.engine.tokens.recipe import TokensModel, TokensRecipe
+from curation.engine.tokens.recipe import SourceModel, TokensModel, TokensRecipe
 from manifests.records import digest_of, origin_of
 
 PHASES = (
@@ -85,7 +85,7 @@ def build(
     Raises RecipeError for wrong configuration or sources that are not there.
     """
     tokenizer = _given(recipe)
-    upstream = {s.name: _upstream(s.kind, s.run) for s in recipe.settings.sources}
+    upstream = {s.name: _upstream(s) for s in recipe.settings.sources}
     named = load_documents(recipe.corpus())
     corpus = documents.build(named, Path("corpus"), limit)
     if run is None:
@@ -107,23 +107,29 @@ def _given(recipe: TokensRecipe) -> dict[str, Any]:
         path = Path(said.path) if Path(said.path).is_file() else models.find(said.path)
         if path.is_dir():
             path = path / "tokenizer.json"
-        load(path, Named(eos=said.eos, bos=said.bos))
+        load(path, Named(eos=said.eos, bos=said.bos, pad=said.pad, mask=said.mask))
         return {"path": os.path.abspath(path), "sha256": models.digest(path)}
     except (TokenizerError, models.ModelNotFound, OSError) as error:
         raise RecipeError(f"tokenizer.path: {error}") from None
 
 
-def _upstream(kind: str, run: str | None) -> dict[str, Any]:
+def _upstream(source: SourceModel) -> dict[str, Any]:
     """What a source is made of, for the manifest: of a run its name, digest and ledger."""
-    if kind != "run" or run is None:
+    run = source.run
+    if source.kind != "run" or run is None:
         return {"kind": "files"}
     try:
         record = json.loads(Path(run, "run.json").read_bytes())
         stats = json.loads(Path(run, "stats.json").read_bytes())
     except (OSError, ValueError):
-        raise RecipeError(f"sources: {run}: no complete documents run lies here") from None
+        raise RecipeError(
+            f"sources[{source.name}].run: {run}: no complete documents run lies here "
+            "(curation run makes one; other kinds of sources have `paths`)"
+        ) from None
     if record.get("kind") == "tokens":
-        raise RecipeError(f"sources: {run} is a tokens run; a run of documents is wanted")
+        raise RecipeError(
+            f"sources[{source.name}].run: {run} is a tokens run; a run of documents is wanted"
+        )
     about = {"kind": "run", "name": record["name"], "digest": origin_of(record), "stats": stats}
     return {**about, "seed": record["seed"], "models": record.get("models", {})}
 
@@ -142,8 +148,8 @@ def _portable(record: dict[str, Any]) -> dict[str, Any]:
 @lru_cache(maxsize=8)
 def _open(path: Path, version: int) -> TokensPlan:
     record = json.loads(path.read_bytes())
-    if record["schema"] != RUN_SCHEMA or record["kind"] != "tokens":
-        raise RecipeError(f"{path.parent}: no tokens run")
+    if record["schema"] != RUN_SCHEMA or record.get("kind") != "tokens":
+        raise RecipeError(f"{path.parent}: no tokens run lies here")
     for source in record["recipe"]["sources"]:  # their places are in the corpus
         source.update({"run": "."} if source["kind"] == "run" else {"paths": ["."]})
     model = TokensModel.model_validate_json(json.dumps(record["recipe"]))

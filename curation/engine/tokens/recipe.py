@@ -93,14 +93,16 @@ class TokenizerModel(_Model):
     path: str | None = None  # a tokenizer.json, or the name of a model: tokenizer/gpt2
     eos: str | None = None  # of `path`: the token that ends documents, if it is not found
     bos: str | None = None  # of `path`: the token that begins documents, if they have one
+    pad: str | None = None  # of `path`: the token of padding; <|pad|> is found by its name
+    mask: str | None = None  # of `path`: the token of masked places; <|mask|> is found by its name
     add_bos: bool = False  # whether documents begin with the bos token
 
     @model_validator(mode="after")
     def _one(self) -> TokenizerModel:
         if (self.train is None) == (self.path is None):
             raise ValueError("either `train` or `path` is wanted")
-        if self.train and (self.eos or self.bos):
-            raise ValueError("eos and bos of a tokenizer that is trained are said in train.special")
+        if self.train and (self.eos or self.bos or self.pad or self.mask):
+            raise ValueError("special tokens of a tokenizer that is trained: in train.special")
         if self.train and self.add_bos and not self.train.special.bos:
             raise ValueError("add_bos: train.special.bos names no token")
         return self
@@ -198,8 +200,6 @@ class TokensRecipe:
         if said.validation is not None:
             held = {k: v for k, v in said.validation.model_dump().items() if v is not None}
             stages.append({"split": {**held, **({"seed": said.seed} if "share" in held else {})}})
-        if said.decontaminate is not None:
-            stages.append({"decontaminate": dict(said.decontaminate)})
         for entry in said.dedup:
             name, given = (entry, {}) if isinstance(entry, str) else next(iter(entry.items()))
             if name not in ("exact_dedup", "minhash_dedup"):
@@ -208,6 +208,8 @@ class TokensRecipe:
             if first and "policy" in (given or {}):
                 raise RecipeError(f"dedup.{name}.policy: validation documents come first here")
             stages.append({name: {**(given or {}), **first}})
+        if said.decontaminate is not None:  # a benchmark on many copied pages is found by then
+            stages.append({"decontaminate": dict(said.decontaminate)})
         return {
             "kind": "documents",
             "name": f"{said.name}-corpus"[:64],
@@ -313,8 +315,16 @@ def _set(raw: dict[str, Any], setting: str) -> None:
         target = target[step]
         if not isinstance(target, (dict, list)):
             raise RecipeError(f"--set {key}: {step} is not a mapping")
-    if not isinstance(target, dict):
-        raise RecipeError(f"--set {key}: name a field of a source, as sources.NAME.weight")
+    if isinstance(target, list):
+        if value is not None or last not in [item.get("name") for item in target]:
+            raise RecipeError(
+                f"--set {key}: name a field of a source, as sources.NAME.weight; null for a source "
+                "of the list leaves it out"
+            )
+        target[:] = [item for item in target if item.get("name") != last]
+        return
+    if steps[-1:] == ["tokenizer"] and last in ("path", "train"):
+        target.pop("train" if last == "path" else "path", None)  # one stands for the other
     target[last] = value
 
 
@@ -415,4 +425,7 @@ def _consistent(model: TokensModel) -> None:
                 raise RecipeError(f"mixture.stages: no stage has anything of source {name!r}")
     for source in mixed:
         if source.weight == 0:
-            raise RecipeError(f"sources[{source.name}].weight: 0; leave the source out")
+            raise RecipeError(
+                f"sources[{source.name}].weight: 0; leave the source out "
+                f"(--set sources.{source.name}=null)"
+            )

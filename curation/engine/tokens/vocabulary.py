@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from curation.engine.tokens.plan import TokensPlan
+from curation.engine.tokens.recipe import SpecialModel, TokenizerModel
 from curation.tokens.encoding.loaded import Loaded, Named, load
 from manifests.files import AtomicFile
 from manifests.records import Output
@@ -58,7 +59,7 @@ def _of(plan: TokensPlan, version: int) -> Vocabulary:
             sentinels=sentinels,
         )
     else:
-        named = Named(eos=said.eos, bos=said.bos)
+        named = given(said, plan.trained)
     full = load(plan.trained, named)
     facts = Tokenizer(
         path=str(plan.trained.relative_to(plan.run)),
@@ -73,6 +74,23 @@ def _of(plan: TokensPlan, version: int) -> Vocabulary:
         special=full.special,
     )
     return Vocabulary(full if said.add_bos else replace(full, bos=None), facts)
+
+
+def given(said: TokenizerModel, path: Path) -> Named:
+    """The special tokens of a tokenizer that a recipe names: those that it names, and those which
+    have the names that ours have."""
+    own = load(path, Named(eos=said.eos, bos=said.bos)).special
+    usual = SpecialModel()
+    sentinels: list[str] = []
+    while (name := f"<|sentinel_{len(sentinels)}|>") in own:
+        sentinels.append(name)
+    return Named(
+        eos=said.eos,
+        bos=said.bos,
+        pad=said.pad or (usual.pad if usual.pad in own else None),
+        mask=said.mask or (usual.mask if usual.mask in own else None),
+        sentinels=sentinels,
+    )
 
 
 def adopt(plan: TokensPlan) -> Output:
