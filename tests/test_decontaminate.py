@@ -288,6 +288,13 @@ def test_a_set_that_is_none_stops_before_any_work(
     assert not (tmp_path / "r").exists()
 
 
+def test_names_of_items_are_text(tmp_path: Path) -> None:
+    """A lone surrogate, which JSON can have and UTF-8 cannot."""
+    path = tmp_path / "e.jsonl"
+    path.write_bytes(b'{"id": "\\ud83d", "q": "a"}\n')
+    assert list(read("e", path, None, "id")) == [Item("e", "?", ("a",))]
+
+
 def test_a_damaged_gzip_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "e.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps({"q": ITEM}).encode())[:-12])

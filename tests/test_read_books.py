@@ -143,3 +143,10 @@ def test_an_epub_is_read_in_the_order_of_its_spine(tmp_path: Path) -> None:
 def test_a_damaged_or_hostile_epub_is_skipped(tmp_path: Path, data: bytes) -> None:
     documents, tally = books(write_tree(tmp_path / "t", {"x.epub": data, "y.txt": b"y"}))
     assert len(documents) == 1 and tally.skipped == {"bad_book": 1}
+
+
+def test_a_book_is_as_long_as_its_pages_unpacked(tmp_path: Path) -> None:
+    data = epub(**{"OEBPS/one.xhtml": "<p>" + "word " * 100_000 + "</p>"})
+    assert len(data) < 10_000
+    documents, tally = books(write_tree(tmp_path / "t", {"x.epub": data}), max_file=100_000)
+    assert not documents and tally.skipped == {"too_large": 1}

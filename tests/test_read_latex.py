@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_read_trees import run, tar_of, write_tree
 
+from curation.read import Tally, read
 from curation.read.latex import cleaned, without_comments
 
 PAPER = r"""\documentclass{article}
@@ -176,6 +178,19 @@ def test_files_that_multiply_make_no_paper(tmp_path: Path) -> None:
     files["a.tex"] = rb"\documentclass{a}\begin{document}\input{f0}\end{document}"
     documents, tally = papers(write_tree(tmp_path / "t", files))
     assert not documents and tally.skipped["too_large"] == 1
+
+
+def test_papers_that_take_in_the_same_file_are_not_held_at_once(tmp_path: Path) -> None:
+    files = {"big.tex": b"word\n" * 200_000}
+    for i in range(30):
+        files[f"m{i}.tex"] = rb"\documentclass{a}\begin{document}\input{big}\end{document}"
+    tree = write_tree(tmp_path / "t", files)
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in read("latex", str(tree), Tally(), {})) == 30
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.timeout(60)

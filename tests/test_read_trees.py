@@ -202,6 +202,16 @@ def test_a_damaged_file_of_a_zip_is_named_and_costs_itself(tmp_path: Path) -> No
     assert run(tmp_path / "x")[1].incomplete
 
 
+def test_a_file_of_a_zip_without_a_name_costs_itself(tmp_path: Path) -> None:
+    nameless = zipfile.ZipInfo("x")
+    nameless.filename = ""
+    with zipfile.ZipFile(tmp_path / "x", "w") as archive:
+        archive.writestr(nameless, b"x = 1\n")
+        archive.writestr("b.py", b"b = 1\n")
+    documents, tally = run(tmp_path / "x")
+    assert [d.text for d in documents] == ["b = 1\n"] and not tally.incomplete
+
+
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"\x1f\x8b", bytes(512), bytes(1024)])
 def test_what_is_hardly_a_file_is_read_without_harm(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x.tar").write_bytes(data)

@@ -322,6 +322,27 @@ def test_steps_that_rank_or_edit_keep_what_they_said_of_the_others(tmp_path: Pat
         assert rows(tmp_path / "new", segment.index) == left
 
 
+@pytest.mark.parametrize("store", ["all", "kept"])
+def test_edits_and_dropped_documents_of_every_step_are_taken_out_of_the_books(
+    tmp_path: Path, store: str
+) -> None:
+    """An edit that does nothing the second time, an item that was the whole of a document."""
+    item = page(50).replace("\n", " ")
+    (tmp_path / "items.jsonl").write_text(json.dumps({"q": item}) + "\n")
+    texts = [item, *(f"{page(i)}\nMail to a{i}@b{i}.org, please." for i in range(9))]
+    source = write_jsonl(tmp_path / "a.jsonl", texts)
+    steps: Any = ({"pii": {}}, {"decontaminate": {"sets": [str(tmp_path / "items.jsonl")]}})
+    score = {"percentile": {"signal": "words.words", "best": "highest", "keep": 0.9, "by": "run"}}
+    words = {"gopher_quality": {"as": "words"}}
+    old = done(source, tmp_path / "old", *steps, words, score, store=store)
+    known = [row["id"] for row in rows(old)]
+    for name, gone in {"some": known[:4], "all": known}.items():
+        takedown_run(old, Listed(frozenset(gone)), tmp_path / name)
+        plan = open_plan(tmp_path / name)
+        assert verify.check(plan, replay=8)["problems"] == []
+        assert whatif.simulate(plan, ["words.min_words=20"], 3)
+
+
 def test_the_command_names_what_it_did_not_find(
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -232,6 +232,12 @@ def test_the_old_manifest_stays_byte_for_byte(tmp_path: Path) -> None:
     assert {p: p.read_bytes() for p in manifest.directory.rglob("*") if p.is_file()} == before
 
 
+def test_nothing_is_written_into_the_old_run(manifest: Manifest) -> None:
+    with pytest.raises(NotOurs, match="lies in the run"):
+        takedown(manifest, Listed(frozenset([_name("web", 20)])), manifest.directory / "new")
+    assert not (manifest.directory / "new").exists()
+
+
 def test_a_list_by_address_finds_what_leads_to_the_same_page(
     manifest: Manifest, tmp_path: Path
 ) -> None:

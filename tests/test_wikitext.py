@@ -55,6 +55,7 @@ def plain(wikitext: str) -> str:
         ("'''b''' ''i'' '''''bi''''' l''''Oréal'''", "b i bi l'Oréal"),
         ("a&nbsp;&mdash; b &amp;lt; &lt;ref&gt;", "a — b &lt; <ref>"),
         ("__NOTOC__a __x__", "a __x__"),
+        pytest.param(f"a &#{'1' * 5000}; b", "a \ufffd b", id="no number for int()"),
         # Lines.
         ("* a\n** b\n# c\n: d\n; e\n*", "- a\n- b\n- c\nd\ne"),
         ("a\n----\nb", "a\nb"),
@@ -82,6 +83,11 @@ def test_paragraphs_stay_apart() -> None:
 def test_nothing_left_open_takes_more_than_linear_time(piece: str) -> None:
     """A fraction of a second each; quadratic work would take minutes."""
     plain(piece * (200_000 // len(piece)))
+
+
+@pytest.mark.timeout(60)
+def test_a_link_of_spaces_without_an_end_takes_linear_time() -> None:
+    assert plain("[http://x" + " " * 200_000 + "b") == "[http://x b"
 
 
 @pytest.mark.parametrize(

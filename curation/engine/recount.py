@@ -108,7 +108,9 @@ class _Past(Chain):
         self._stored = np.asarray(texts["text"].is_valid())
         self._first = _decoded_by(plan, segment, unit)
         #: Whose edits are made again, and whose text is that which the signals measured.
-        self._redo = self._measured = self._stored
+        self._measured = self._stored
+        lost = segment.kind == "read" and plan.recipe.settings.store != "all"  # texts before edits
+        self._redo = self._stored & (not lost)
 
     def run(self, again: bool) -> Recount | None:
         """Books the documents, `again`: edits are made again; None if one comes out otherwise."""

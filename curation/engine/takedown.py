@@ -256,7 +256,8 @@ class _Rewriting:
             _take(counts, accounts, taken)
         _settle(accounts)
         for account, spec in zip(accounts, (*segment.removals, *segment.stages), strict=True):
-            if spec in segment.removals or not counts["documents"]:
+            removes = spec in segment.removals and not edits(spec)
+            if removes or not counts["documents"]:
                 account.would_drop = +account.would_drop  # reasons that nobody has occur nowhere
         counts["stages"] = [account.plain() for account in accounts]
         counts["fates"] = [f for f in counts["fates"] if f["id"] not in self.hits.ids]

@@ -79,7 +79,7 @@ def read(name: str, path: Path, fields: Sequence[str] | None, identifier: str) -
                 named = own if isinstance(own, (str, int)) else number
                 wanted = [key for key in item if key != identifier] if fields is None else fields
                 passages = [s for key in wanted for s in _strings(item.get(key))]
-                yield Item(name, str(named), tuple(passages))
+                yield Item(name, _text(str(named)), tuple(passages))
     except (json.JSONDecodeError, RecursionError) as error:
         raise EvaluationError(f"{path}:{number}: not JSON ({error})") from None
     except UnicodeDecodeError:
@@ -88,10 +88,15 @@ def read(name: str, path: Path, fields: Sequence[str] | None, identifier: str) -
         raise EvaluationError(f"{path}: damaged ({error})") from None
 
 
+def _text(value: str) -> str:
+    """A string of JSON as UTF-8 can have it."""
+    return value.encode("utf-8", "replace").decode()
+
+
 def _strings(value: Any) -> Iterator[str]:
     """The strings of a JSON value, in order, as UTF-8 can have them."""
     if isinstance(value, str):
-        yield value.encode("utf-8", "replace").decode()
+        yield _text(value)
     elif isinstance(value, (list, dict)):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _strings(part)

@@ -160,7 +160,8 @@ def _render(stage: Mapping[str, Any]) -> str:
         lines.append(stage["note"])
     for row in stage["examples"]:
         became = "dropped" if row["contaminated"] else f"{row['removed_bytes']:,} bytes cut"
-        where = f"{row['set']} {row['item']}  bytes {row['start']:,} to {row['stop']:,}"
+        item = one_line(f"{row['set']} {row['item']}")
+        where = f"{item}  bytes {row['start']:,} to {row['stop']:,}"
         lines.append(f"\n{row['id']}  {one_line(row['url'] or '')}".rstrip())
         lines.append(f"    {where}, {row['ngrams']:,} n-grams, {row['items']:,} items: {became}")
         if row["words"] is not None:

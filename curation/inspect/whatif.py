@@ -291,6 +291,8 @@ class _Simulation:
         tables = []
         for columns in batches(self.plan, self.plan.before(segment), names):
             tables.append(columns.filter(pa.array(here[self._places(columns)])))
+        if not tables:
+            return  # no document has come so far
         came = pa.concat_tables(tables).combine_chunks()
         docs = Documents({name: came[name].combine_chunks() for name in names})
         at = self._places(came)

@@ -78,7 +78,10 @@ def read_books(
     for file in files(admit):
         books = inside(file, tally, refuse) if is_archive(file.name) else (file,)
         for book in books:
-            found = _epub(book) if book.name.lower().endswith(".epub") else _plain(book, tally)
+            if book.name.lower().endswith(".epub"):
+                found = _epub(book, options.max_file)
+            else:
+                found = _plain(book, tally)
             if isinstance(found, str):
                 tally.skip(found)
                 continue
@@ -148,7 +151,7 @@ _CONTAINER = "META-INF/container.xml"
 _PAGES = ("application/xhtml+xml", "text/html")
 
 
-def _epub(file: File) -> Book | str:
+def _epub(file: File, longest: int) -> Book | str:
     """The text of an EPUB (3.3, and 2), its pages in the order of the spine; else why not."""
     try:
         with zipfile.ZipFile(io.BytesIO(file.data)) as archive:
@@ -157,7 +160,10 @@ def _epub(file: File) -> Book | str:
                 return "bad_book"
             place = package.get("full-path", "")
             book = _part(archive, place)
-            pages = [_page(archive, name) for name in _spine(book, posixpath.dirname(place))]
+            names = _spine(book, posixpath.dirname(place))
+            if sum(archive.getinfo(name).file_size for name in names) > longest:
+                return "too_large"
+            pages = [_page(archive, name) for name in names]
     except (*DAMAGE, OSError, RuntimeError, ElementTree.ParseError):
         return "bad_book"
     text = "\n\n".join(page for page in pages if page)

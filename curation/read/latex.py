@@ -115,21 +115,25 @@ def _papers(
             tally.skip("binary" if text is None else "empty")
         else:
             texts[name] = without_comments(text)
-    mains = [name for name, text in texts.items() if _MAIN.search(text)]
+    mains = {name for name, text in texts.items() if _MAIN.search(text)}
     if not mains and len(texts) == 1:
-        mains = [name for name, text in texts.items() if _LOOKS.search(text)]
-    papers = {name: _Paper(texts, posixpath.dirname(name), options.max_paper) for name in mains}
-    sources = {name: paper.put_together(name) for name, paper in papers.items()}
-    included = set().union(*(paper.included for paper in papers.values()))
+        mains = {name for name, text in texts.items() if _LOOKS.search(text)}
+    included: set[str] = set()
+    for name in mains:  # put together twice, so that many papers are never held at once
+        paper = _Paper(texts, posixpath.dirname(name), options.max_paper)
+        paper.put_together(name)
+        included |= paper.included
     for name in texts:
-        if name in included or name not in papers:
+        if name in included or name not in mains:
             tally.skip("included" if name in included else "fragment")
             continue
-        text = None if papers[name].too_large else cleaned(sources[name], options.max_paper)
+        paper = _Paper(texts, posixpath.dirname(name), options.max_paper)
+        source = paper.put_together(name)
+        text = None if paper.too_large else cleaned(source, options.max_paper)
         if not text:
             tally.skip("empty" if text == "" else "too_large")
             continue
-        tally.notes["input_missing"] += papers[name].missing
+        tally.notes["input_missing"] += paper.missing
         tally.keep()
         yield RawDocument(
             id=of_file(path, name),

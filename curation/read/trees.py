@@ -358,9 +358,9 @@ def _zip(file: BinaryIO, tally: Tally, refuse: Refuse) -> Iterator[File]:
     given = 0
     seen: set[str] = set()
     for member in archive.infolist():
-        if member.is_dir():
-            continue
         name, data = member.filename, b""
+        if name.endswith("/"):  # a folder; `is_dir` errs where there is no name
+            continue
         regular = not stat.S_ISLNK(member.external_attr >> 16)
         reason = _refused(regular, name, member.file_size, seen, refuse)
         if reason is None and given + member.file_size > max(MAX_ALWAYS, MAX_RATIO * stored):

@@ -70,8 +70,9 @@ _TOKEN = re.compile(
 )
 _OTHER_LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*:")
 _EXTERNAL = re.compile(
-    r"\[(?:(?:https?|ftp|mailto|news|irc):|//)[^\s\[\]<>]*(?:[ \t]+([^\[\]\n]*))?\]"
+    r"\[(?:(?:https?|ftp|mailto|news|irc):|//)[^\s\[\]<>]*+(?:[ \t]++([^\[\]\n]*+))?\]"
 )
+_UNREADABLE = re.compile(r"&#[0-9]{1000,};?")  # `html.unescape` raises where int() does
 _QUOTES = re.compile("'{2,5}")
 _SWITCH = re.compile(r"__[A-Z]{3,30}__")
 _HOLLOW = re.compile(r"\([\s,;:]{0,20}\)")
@@ -87,10 +88,14 @@ def plain_text(wikitext: str, namespaces: Namespaces) -> str:
     text = "".join(page.out).replace(_PIPE, "|")
     text = _SWITCH.sub("", _EXTERNAL.sub(lambda found: found[1] or "", text))
     text = _QUOTES.sub(lambda found: "'" if len(found[0]) == 4 else "", text)
-    text = html.unescape(text).replace("\xa0", " ")
+    text = _unescaped(text).replace("\xa0", " ")
     text = _SPACES.sub(" ", _HOLLOW.sub("", text))
     lines = _lines(text)
     return _ASIDE.sub(lambda found: page.aside[int(found[1])], "\n".join(lines)).strip()
+
+
+def _unescaped(text: str) -> str:
+    return html.unescape(_UNREADABLE.sub("\ufffd", text))
 
 
 class _Open(NamedTuple):
@@ -218,7 +223,7 @@ class _Page:
                 return end
             content, end = self._content(name, end)
             if name not in _DROPPED and content:
-                shown = f"${content.strip()}$" if name in _FORMULAS else html.unescape(content)
+                shown = f"${content.strip()}$" if name in _FORMULAS else _unescaped(content)
                 self.out.append(f"{_MARK}{len(self.aside)}{_MARK}")
                 self.aside.append(shown)
         elif name == "table":

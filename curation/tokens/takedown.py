@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curation.tokens.claim import claim
+from curation.tokens.claim import NotOurs, claim
 from curation.tokens.deletion import holds, without
 from curation.tokens.packed import batches, read_table, write_table
 from curation.tokens.sharding import write_rows
@@ -87,6 +87,8 @@ def takedown(
     """
     entries = sorted({*listed.ids, *listed.urls})
     said = {"schema": 1, "previous": manifest.digest, "list": digest_of(entries)}
+    if output.resolve().is_relative_to(manifest.directory.resolve()):
+        raise NotOurs(f"{output}: lies in the run that the manifest is of; choose another")
     claim(output, MARK, said)
     corpus = remake(output / "corpus") if remake else None
     hits, met = _find(manifest, listed)
