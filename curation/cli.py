@@ -21,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+_NAMED = 50  # entries of a list that are named one by one
 DONE, FAILED, USAGE, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 75
 
 
@@ -838,6 +839,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _takedown(options: argparse.Namespace) -> int:
     """A new run or manifest without the documents that a list of ids and URLs names."""
+    from curation.inspect.terminal import one_line
     from curation import takedown, takedown_manifest
     from curation.engine.exchange import DamagedFile
     from curation.engine.recount import OtherStages
@@ -862,8 +864,12 @@ def _takedown(options: argparse.Namespace) -> int:
         return _say(FAILED, str(error))
     _print_json(found) if options.json else print(shown)
     what = "manifest" if there else "run"
-    for entry in found["not_found"]:
-        print(f"curation: {entry}: the {what} has no such document", file=sys.stderr)
+    missing = found["not_found"]
+    for entry in missing[:_NAMED]:
+        shown = one_line(entry)[:200]
+        print(f"curation: {shown}: the {what} has no such document", file=sys.stderr)
+    if len(missing) > _NAMED:
+        print(f"curation: ... and {len(missing) - _NAMED:,} more (--json)", file=sys.stderr)
     return PARTIAL if found["not_found"] else DONE
 
 

@@ -58,6 +58,13 @@ def expand(pattern: str) -> list[str]:
     return found
 
 
+def _parsed(line: str, path: Path, number: int) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:  # an integer of 5,000 digits is a ValueError
+        raise EvaluationError(f"{path}:{number}: not JSON ({error})") from None
+
+
 def read(name: str, path: Path, fields: Sequence[str] | None, identifier: str) -> Iterator[Item]:
     """The items of a JSONL file, plain or gzip: one object a line; blank lines are none.
 
@@ -72,7 +79,7 @@ def read(name: str, path: Path, fields: Sequence[str] | None, identifier: str) -
             for number, line in enumerate(file, 1):
                 if not line.strip():
                     continue
-                item = json.loads(line)
+                item = _parsed(line, path, number)
                 if not isinstance(item, dict):
                     raise EvaluationError(f"{path}:{number}: not an object")
                 own = item.get(identifier)
@@ -80,8 +87,6 @@ def read(name: str, path: Path, fields: Sequence[str] | None, identifier: str) -
                 wanted = [key for key in item if key != identifier] if fields is None else fields
                 passages = [s for key in wanted for s in _strings(item.get(key))]
                 yield Item(name, _text(str(named)), tuple(passages))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise EvaluationError(f"{path}:{number}: not JSON ({error})") from None
     except UnicodeDecodeError:
         raise EvaluationError(f"{path}:{number + 1}: not UTF-8") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
