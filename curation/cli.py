@@ -839,11 +839,11 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _takedown(options: argparse.Namespace) -> int:
     """A new run or manifest without the documents that a list of ids and URLs names."""
-    from curation.inspect.terminal import one_line
     from curation import takedown, takedown_manifest
     from curation.engine.exchange import DamagedFile
     from curation.engine.recount import OtherStages
     from curation.inspect import manifest
+    from curation.inspect.terminal import one_line
     from curation.tokens.claim import NotOurs
 
     try:
