@@ -108,7 +108,8 @@ def _given(recipe: TokensRecipe) -> dict[str, Any]:
         path = Path(said.path) if Path(said.path).is_file() else models.find(said.path)
         if path.is_dir():
             path = path / "tokenizer.json"
-        load(path, Named(eos=said.eos, bos=said.bos))
+        if load(path, Named(eos=said.eos, bos=said.bos)).bos is None and said.add_bos:
+            raise RecipeError("tokenizer.add_bos: no token begins documents; name it as bos")
         return {"path": os.path.abspath(path), "sha256": models.digest(path)}
     except (TokenizerError, models.ModelNotFound, OSError) as error:
         raise RecipeError(f"tokenizer.path: {error}") from None
