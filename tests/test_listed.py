@@ -106,3 +106,8 @@ def test_another_list_is_another_run_and_takes_no_text_of_the_old_one(tmp_path: 
 def test_a_list_that_is_not_there_is_a_wrong_recipe(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"takedown: .*nowhere: cannot read the list"):
         run(recipe(takedown=str(tmp_path / "nowhere")), output=tmp_path / "run")
+
+
+def test_a_list_whose_name_no_file_can_have_is_an_error_of_one_line() -> None:
+    with pytest.raises(ListError, match="cannot read the list"):
+        read_list("a\0b")

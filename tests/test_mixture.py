@@ -145,6 +145,22 @@ def test_a_curriculum_changes_the_shares_at_a_block() -> None:
         ({"tokenizer": {"train": {"pretokenizer": "gpt9"}}}, "one of gpt2, llama3, qwen2"),
         ({"sequence_length": 1}, "sequence_length: input should be greater"),
         ({"dedup": ["line_dedup"]}, "neither exact_dedup nor minhash_dedup"),
+        ({"dedup": [1]}, r"dedup\[0\]: the name of a stage is wanted"),
+        ({"dedup": [{}]}, r"dedup\[0\]: the name of a stage is wanted"),
+        ({"dedup": [{"exact_dedup": {}, "minhash_dedup": {}}]}, r"dedup\[0\]: the name of a stage"),
+        ({"dedup": [{"exact_dedup": [1]}]}, "dedup.exact_dedup: a mapping of parameters"),
+        ({"sources.0.max_epochs": float("inf")}, r"sources\[a\]\.max_epochs: .*finite"),
+        ({"mixture": {"temperature": float("inf")}}, "mixture.temperature: .*finite"),
+        (
+            {"mixture": {"stages": [{"share": 1, "weights": {"a": 1e308, "b": 1e308}}]}},
+            "sum is too large",
+        ),
+        ({"tokenizer": {"train": {"vocab_size": 258}}}, "vocab_size 258: 256 bytes and 3 special"),
+        ({"tokenizer": {"train": {"vocab_size": 10**9}}}, "vocab_size: .*less than"),
+        (
+            {"tokenizer": {"train": {"special": {"pad": "<|endoftext|>"}}}},
+            "special tokens must differ",
+        ),
         ({"sources.0.repeat": [[3, 1], [2, 2]]}, "ascending"),
         ({"sources.0.paths": []}, "has `paths`"),
     ],
@@ -166,3 +182,9 @@ def test_what_does_not_fit_together_is_one_line_that_names_the_key(
     with pytest.raises(RecipeError, match=message) as error:
         load(recipe)
     assert "\n" not in str(error.value)
+
+
+def test_more_samples_than_can_be_ordered_are_refused() -> None:
+    supply = {"a": Supply(9_000 * LENGTH, 9_000)}
+    with pytest.raises(RecipeError, match=r"total_tokens: .* samples are wanted"):
+        mixed(model(["a"], total_tokens=2**62), supply)

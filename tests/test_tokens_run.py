@@ -346,6 +346,30 @@ def test_a_damaged_file_is_named_and_made_again(
     assert f"{file.relative_to(path)}: damaged, it is made again" in capfd.readouterr().err
 
 
+def test_documents_cannot_begin_with_a_token_that_is_not_there(
+    sources: Path, finished: Path, tmp_path: Path
+) -> None:
+    said = {"path": str(finished / "tokenizer" / "tokenizer.json"), "add_bos": True}
+    with pytest.raises(RecipeError, match="add_bos: no token begins documents"):
+        run_tokens(recipe(sources, tokenizer=said), output=tmp_path / "r", workers=1)
+
+
+def test_a_changed_tokenizer_of_the_run_is_trained_again(
+    sources: Path, finished: Path, tmp_path: Path
+) -> None:
+    """It is of the same size, and one that loads: two merges have changed places."""
+    path = tmp_path / "r"
+    shutil.copytree(finished, path)
+    place = path / "tokenizer" / "tokenizer.json"
+    said = json.loads(place.read_bytes())
+    merges = said["model"]["merges"]
+    merges[-1], merges[-2] = merges[-2], merges[-1]
+    place.write_text(json.dumps(said, ensure_ascii=False, indent=2))
+    assert place.stat().st_size == (finished / "tokenizer" / "tokenizer.json").stat().st_size
+    shutil.rmtree(next(path.glob("phases/*-encode")))
+    same(run_tokens(recipe(sources), output=path, workers=1).path, finished)
+
+
 def test_another_mixture_reuses_every_token(sources: Path, finished: Path, tmp_path: Path) -> None:
     """--base: new weights cost the shuffle alone; the result is that of a run from scratch. (The
     sample that a tokenizer is trained on follows the weights: here all of it is taken.)"""

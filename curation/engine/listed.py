@@ -97,8 +97,9 @@ def read_list(path: str | Path) -> Listed:
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+    except (OSError, ValueError) as error:
+        wrong = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+        reason = error.strerror if isinstance(error, OSError) else wrong
         raise ListError(f"{path}: cannot read the list: {reason}") from None
     ids, urls = set[str](), set[str]()
     for number, line in enumerate(text.split("\n"), 1):

@@ -178,7 +178,10 @@ class _Driver:
         task = self._task("train", "tokenizer", [options, LIBRARY, consumed])
         needed = resources.of_exchange(TRAINING * train.sample)
         receipt = self._phase("train", [replace(task, memory=needed)])["tokenizer"]
-        return receipt.outputs["tokenizer"]
+        output = receipt.outputs["tokenizer"]
+        if not _whole(output, self.plan.run):  # every task takes it as it lies there
+            raise Damaged(output.path)
+        return output
 
     def _report(self, parts: Sequence[Part], tokenizer: Output) -> None:
         """How well the tokenizer fits. GPT-2's is beside it where this machine has it, which is

@@ -14,7 +14,7 @@ import numpy as np
 
 from curation.engine.recipe import RecipeError
 from curation.engine.tokens.recipe import TokensModel
-from manifests.order import BLOCK, Deal, Order, parts_of
+from manifests.order import BLOCK, MOST_SAMPLES, Deal, Order, parts_of
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,8 @@ def mix(settings: TokensModel, names: list[str], supply: Mapping[str, Supply]) -
         # Rows that a token of the mixture takes: a row of a source with little fill holds less.
         per_token = sum(w / (supply[n].fill(length) * length) for n, w in weights.items())
         begin += share * total * per_token
+    if begin > MOST_SAMPLES:
+        raise RecipeError(f"total_tokens: {begin:.3g} samples are wanted; 2^40 can be ordered")
     rows = [supply[n].rows if n in supply else 0 for n in names]
     order = Order(settings.seed, names, rows, deals)
     samples = max(1, int(np.ceil(begin)))

@@ -107,7 +107,10 @@ def _given(recipe: TokensRecipe) -> dict[str, Any]:
         path = Path(said.path) if Path(said.path).is_file() else models.find(said.path)
         if path.is_dir():
             path = path / "tokenizer.json"
-        load(path, Named(eos=said.eos, bos=said.bos, pad=said.pad, mask=said.mask))
+        named = Named(eos=said.eos, bos=said.bos, pad=said.pad, mask=said.mask)
+        loaded = load(path, named)
+        if loaded.bos is None and said.add_bos:
+            raise RecipeError("tokenizer.add_bos: no token begins documents; name it as bos")
         return {"path": os.path.abspath(path), "sha256": models.digest(path)}
     except (TokenizerError, models.ModelNotFound, OSError) as error:
         raise RecipeError(f"tokenizer.path: {error}") from None

@@ -12,13 +12,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from curation.engine.recipe import RecipeError, Size, _Model, nearest, parse_yaml
 from curation.tokens.encoding.runs import repeats
 from curation.tokens.presets import PATTERNS
+
+if TYPE_CHECKING:
+    from curation.tokens.bpe import TrainOptions
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
@@ -73,17 +76,25 @@ class SpecialModel(_Model):
 class TrainModel(_Model):
     """A byte-level BPE tokenizer that is trained."""
 
-    vocab_size: int = Field(default=32_000, ge=257)  # entries, special tokens included
+    vocab_size: int = Field(default=32_000, ge=257, le=10**7)  # entries, special tokens included
     pretokenizer: str = "llama3"  # how text is cut before merging
     sample: Size = 1_000_000_000  # bytes of text, drawn by the weights of the sources
-    min_frequency: int = Field(default=2, ge=1)
+    min_frequency: int = Field(default=2, ge=1, le=2**32)
     special: SpecialModel = SpecialModel()
 
     @model_validator(mode="after")
     def _known(self) -> TrainModel:
         if self.pretokenizer not in PATTERNS:
             raise ValueError(f"pretokenizer: one of {', '.join(sorted(PATTERNS))} is wanted")
+        self.options()
         return self
+
+    def options(self) -> TrainOptions:
+        """The same for the trainer, which refuses what is not to be had."""
+        from curation.tokens.bpe import TrainOptions
+
+        said = self.model_dump(exclude={"sample", "special"})
+        return TrainOptions(**said, **self.special.model_dump())
 
 
 class TokenizerModel(_Model):
@@ -112,7 +123,9 @@ class PackingModel(_Model):
     """How documents fill rows."""
 
     algorithm: Literal["best_fit", "concat"] = "best_fit"
-    max_docs_per_row: int | None = Field(default=None, ge=1)  # pieces; null: a 16th of the row
+    max_docs_per_row: int | None = Field(
+        default=None, ge=1, le=1 << 22
+    )  # pieces; null: a 16th of the row
 
 
 class StageModel(_Model):
@@ -158,7 +171,9 @@ class TokensModel(_Model):
     sources: tuple[SourceModel, ...] = Field(min_length=1)
     tokenizer: TokenizerModel
     sequence_length: int = Field(default=2048, ge=2, le=1 << 22)  # tokens of a row
-    total_tokens: int | None = Field(default=None, ge=1)  # null: until a source has been seen once
+    total_tokens: int | None = Field(
+        default=None, ge=1, le=2**62
+    )  # null: until a source has been seen once
     packing: PackingModel = PackingModel()
     mixture: MixtureModel = MixtureModel()
     takedown: str | None = None  # a list of ids and URLs whose documents are not read
@@ -200,10 +215,17 @@ class TokensRecipe:
         if said.validation is not None:
             held = {k: v for k, v in said.validation.model_dump().items() if v is not None}
             stages.append({"split": {**held, **({"seed": said.seed} if "share" in held else {})}})
-        for entry in said.dedup:
-            name, given = (entry, {}) if isinstance(entry, str) else next(iter(entry.items()))
+        for number, entry in enumerate(said.dedup):
+            named = {entry: {}} if isinstance(entry, str) else entry
+            if not isinstance(named, Mapping) or len(named) != 1:
+                raise RecipeError(
+                    f"dedup[{number}]: the name of a stage is wanted, or {{name: {{}}}}"
+                )
+            [(name, given)] = named.items()
             if name not in ("exact_dedup", "minhash_dedup"):
                 raise RecipeError(f"dedup: {name!r} is neither exact_dedup nor minhash_dedup")
+            if not isinstance(given or {}, Mapping):
+                raise RecipeError(f"dedup.{name}: a mapping of parameters is wanted")
             first = {"policy": "highest(split.validation)"} if said.validation else {}
             if first and "policy" in (given or {}):
                 raise RecipeError(f"dedup.{name}.policy: validation documents come first here")
@@ -406,16 +428,18 @@ def _consistent(model: TokensModel) -> None:
         )
     if given and not sum(source.weight or 0 for source in given):
         raise RecipeError("sources: all weights are 0")
+    if sum(source.weight or 0 for source in given) == float("inf"):
+        raise RecipeError("sources: the sum of the weights is too large for a number")
     own = [source.name for source in mixed]
     for number, stage in enumerate(model.mixture.stages):
         where = f"mixture.stages[{number}].weights"
         for name, weight in stage.weights.items():
             if name not in own:
                 raise RecipeError(f"{where}: no source is called {name!r}{nearest(name, own)}")
-            if not 0 <= weight < float("inf"):
+            if weight < 0:
                 raise RecipeError(f"{where}.{name}: a number of at least 0 is wanted")
-        if not sum(stage.weights.values()):
-            raise RecipeError(f"{where}: all are 0")
+        if not 0 < sum(stage.weights.values()) < float("inf"):
+            raise RecipeError(f"{where}: all are 0, or their sum is too large for a number")
     if model.mixture.stages:
         total = sum(stage.share for stage in model.mixture.stages)
         if abs(total - 1) > 1e-6:

@@ -92,14 +92,8 @@ def _train(plan: TokensPlan, task: Task) -> Done:
     """The tokenizer."""
     said = plan.recipe.settings.tokenizer.train
     assert said is not None
-    options = bpe.TrainOptions(
-        vocab_size=said.vocab_size,
-        pretokenizer=said.pretokenizer,
-        min_frequency=said.min_frequency,
-        **said.special.model_dump(),
-    )
     plan.trained.parent.mkdir(exist_ok=True)
-    tokenizer = bpe.train(_sampled(plan), options, plan.trained.parent)
+    tokenizer = bpe.train(_sampled(plan), said.options(), plan.trained.parent)
     with AtomicFile(plan.trained) as file:
         file.write(tokenizer.to_str(pretty=True).encode())
     output = Output(str(plan.trained.relative_to(plan.run)), file.size, 1, file.digest)
