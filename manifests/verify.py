@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from manifests.hashing import keys, mix64, salt
+from manifests.order import parts_of
 from manifests.reader import Files, changed
 from manifests.records import digest_of, origin_of
 from manifests.rows import Rows, schema
@@ -81,6 +82,62 @@ def render(report: Report) -> str:
 # ---------------------------------------------------------------- the manifest by itself
 
 
+Say = Callable[[str], None]
+
+
+def _repeated(manifest: Manifest, say: Say) -> None:
+    """What the manifest repeats of its recipe, and the parts that follow from weights and fills."""
+    said = manifest.recipe
+    packing, held = said.get("packing") or {}, said.get("validation") or {}
+    repeated: list[tuple[str, Any, Any]] = [
+        ("name", said.get("name"), manifest.name),
+        ("seed", said.get("seed"), manifest.seed),
+        ("sequence_length", said.get("sequence_length"), manifest.sequence_length),
+        ("packing.algorithm", packing.get("algorithm"), manifest.packing.algorithm),
+        ("max_docs_per_row", packing.get("max_docs_per_row"), manifest.max_docs_per_row),
+        ("validation.share", held.get("share"), manifest.validation.share),
+        ("validation.source", held.get("source"), manifest.validation.source),
+    ]
+    own = {source["name"]: source for source in said.get("sources") or ()}
+    for source in manifest.sources:
+        listed = own.get(source.name, {})
+        for what in ("license", "max_epochs"):
+            repeated.append((f"{source.name}: {what}", listed.get(what), getattr(source, what)))
+    for what, recipe, here in repeated:
+        if recipe is not None and recipe != here:
+            say(f"manifest.json: {what} {here!r}, the recipe says {recipe!r}")
+    if manifest.takedown is not None:
+        return  # which leaves the parts, and empties rows
+    fills = [source.train.fill or 1.0 for source in manifest.sources]
+    for entry, deal in zip(manifest.dealing.mixture, manifest.deals(), strict=True):
+        weights = [entry.weights.get(name, 0.0) for name in manifest.names]
+        if parts_of(weights, fills) != deal.parts:
+            say(
+                f"manifest.json: parts from sample {entry.from_sample} are not those of its weights"
+            )
+
+
+def _vocabulary(manifest: Manifest, say: Say) -> None:
+    """What the manifest says of the tokenizer, against the file."""
+    tokenizer = manifest.tokenizer
+    try:
+        told = json.loads((manifest.directory / tokenizer.path).read_bytes())
+        known = dict(told["model"]["vocab"])
+        known.update({token["content"]: token["id"] for token in told.get("added_tokens") or ()})
+        size = max(known.values()) + 1
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # a missing or damaged file is said by its digest; others are not looked into
+    if size != tokenizer.size:
+        say(f"manifest.json: tokenizer of {tokenizer.size} entries, {tokenizer.path} has {size}")
+    for token, number in tokenizer.special.items():
+        if known.get(token) != number:
+            say(f"manifest.json: {token} is {known.get(token)} in {tokenizer.path}, not {number}")
+    for what in ("eos", "bos", "pad", "mask"):
+        number = getattr(tokenizer, what)
+        if number is not None and number not in tokenizer.special.values():
+            say(f"manifest.json: {what} {number} is none of the special tokens")
+
+
 def _records(manifest: Manifest, report: Report) -> None:
     """What the manifest says of itself: digests, sums, shares."""
     say = report.problems.append
@@ -91,6 +148,8 @@ def _records(manifest: Manifest, report: Report) -> None:
     except ValueError as error:
         say(f"manifest.json: {error}")
         return
+    _repeated(manifest, say)
+    _vocabulary(manifest, say)
     if manifest.shards and sum(file.rows for file in manifest.shards) != manifest.samples:
         say(f"manifest.json: the shards do not have {manifest.samples} rows")
     for source, own in zip(manifest.sources, epochs, strict=True):

@@ -27,7 +27,7 @@ from curation.engine.tokens.vocabulary import of as vocabulary_of
 from curation.inspect.trace import document
 from manifests import trace, verify
 from manifests.hashing import below, keys, salt
-from manifests.records import Receipt
+from manifests.records import Receipt, canonical, digest_of
 from manifests.rows import Rows, from_table
 from manifests.tokens import Manifest
 
@@ -603,3 +603,45 @@ def test_a_trained_tokenizer_can_be_kept_for_another_mixture(
     assert made.manifest.names == ["web", "books"]
     web = [m.source("web").train.files for m in (made.manifest, old)]
     assert web[0] == web[1]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("seed", 21),
+        ("max_docs_per_row", 7),
+        ("validation.share", 0.2),
+        ("tokenizer.size", 399),
+        ("tokenizer.pad", 5),
+        ("sources.0.license", "CC0"),
+        ("sources.1.max_epochs", 5),
+        ("order.mixture.0.weights.web", 0.4),
+        ("order.samples", 100),
+    ],
+)
+def test_a_manifest_that_was_edited_with_care_is_found(
+    path: str, value: Any, finished: Path, tmp_path: Path
+) -> None:
+    """Its digest is right, and still it is not what the recipe and the files say."""
+    shutil.copytree(finished, tmp_path / "r")
+    record = json.loads((tmp_path / "r" / "manifest.json").read_bytes())
+    *steps, last = path.split(".")
+    target = record
+    for step in steps:
+        target = target[int(step) if step.isdecimal() else step]
+    if path.endswith("license"):
+        record["recipe"]["sources"][0]["license"] = "MIT"
+        record["recipe_digest"] = digest_of(record["recipe"])
+    target[last] = value
+    del record["digest"]
+    (tmp_path / "r" / "manifest.json").write_bytes(
+        canonical({**record, "digest": digest_of(record)})
+    )
+    assert verify.check(Manifest.load(tmp_path / "r")).problems
+
+
+@pytest.mark.parametrize("name", ["a", "the", "<eos", "", "word word"])
+def test_a_special_token_that_could_be_a_word_is_refused(name: str, sources: Path) -> None:
+    made = recipe(sources, tokenizer={"train": {"special": {"eos": name}}})
+    with pytest.raises(RecipeError, match=r"tokenizer.train.special.eos: a name such as"):
+        load(made)

@@ -32,15 +32,16 @@ from curation.engine.tokens.plan import VERSIONS, TokensPlan, freeze, open_token
 from curation.engine.tokens.recipe import TokensModel
 from curation.text.ngrams import versions
 from curation.tokens import bpe, packing, report
+from curation.tokens.bpe import PER_BYTE, TrainOptions
 from curation.tokens.overlap import NGRAM
 from manifests.files import file_digest
 from manifests.records import Output, Receipt, digest_of
 from manifests.tokens import Manifest
 
 SCATTER_BYTES = 512 << 20  # of packed tokens that one task scatters, at most
-#: Bytes of memory that a task takes at most: of training per byte of its sample, of encoding per
-#: byte of text, of packing per byte of tokens (docs/tokens.md has what was measured).
-TRAINING, ENCODING, PACKING = 8, 3, 4
+#: Bytes of memory that a task takes at most: of training beside what the trainer is allowed, of
+#: encoding per byte of text, of packing per byte of tokens (docs/tokens.md has what was measured).
+TRAINING, ENCODING, PACKING = 512 << 20, 3, 4
 #: N-grams of validation that are looked for in train, about at most: more are sampled.
 OVERLAP_NGRAMS, BYTES_PER_WORD = 1 << 25, 6
 #: Decides the ids: another version of the library may train or encode differently.
@@ -176,7 +177,7 @@ class _Driver:
         consumed = [[o.digest for o in receipt.outputs.values()] for receipt in sampled.values()]
         options = train.model_dump(mode="json")
         task = self._task("train", "tokenizer", [options, LIBRARY, consumed])
-        needed = resources.of_exchange(TRAINING * train.sample)
+        needed = resources.of_exchange(TRAINING + min(PER_BYTE * train.sample, TrainOptions.memory))
         receipt = self._phase("train", [replace(task, memory=needed)])["tokenizer"]
         output = receipt.outputs["tokenizer"]
         if not _whole(output, self.plan.run):  # every task takes it as it lies there

@@ -16,6 +16,8 @@ from curation.engine.recipe import RecipeError
 from curation.engine.tokens.recipe import TokensModel
 from manifests.order import BLOCK, MOST_SAMPLES, Deal, Order, parts_of
 
+MOST_SHARDS = 1_000_000
+
 
 @dataclass(frozen=True)
 class Supply:
@@ -105,6 +107,11 @@ def mix(settings: TokensModel, names: list[str], supply: Mapping[str, Supply]) -
     rows = [supply[n].rows if n in supply else 0 for n in names]
     order = Order(settings.seed, names, rows, deals)
     samples = max(1, int(np.ceil(begin)))
+    if settings.output.materialise and samples > MOST_SHARDS * settings.output.shard_rows:
+        raise RecipeError(
+            f"output.shard_rows: {samples:,} samples are more than {MOST_SHARDS:,} shards of "
+            f"{settings.output.shard_rows:,}"
+        )
     if settings.total_tokens is None:
         samples = _once(order, samples, rows)
     if samples <= deals[-1].from_sample:

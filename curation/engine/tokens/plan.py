@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -111,6 +112,8 @@ def _given(recipe: TokensRecipe) -> dict[str, Any]:
         loaded = load(path, named)
         if loaded.bos is None and said.add_bos:
             raise RecipeError("tokenizer.add_bos: no token begins documents; name it as bos")
+        for warning in loaded.warnings:
+            print(f"curation: {warning}", file=sys.stderr)
         return {"path": os.path.abspath(path), "sha256": models.digest(path)}
     except (TokenizerError, models.ModelNotFound, OSError) as error:
         raise RecipeError(f"tokenizer.path: {error}") from None

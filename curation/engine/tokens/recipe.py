@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from curation.engine.recipe import RecipeError, Size, _Model, nearest, parse_yaml
 from curation.tokens.encoding.runs import repeats
@@ -71,6 +78,14 @@ class SpecialModel(_Model):
     pad: str | None = "<|pad|>"
     mask: str | None = "<|mask|>"
     sentinels: int = Field(default=0, ge=0, le=1_000)  # <|sentinel_0|> ... (T5: 100)
+
+    @field_validator("eos", "bos", "pad", "mask")
+    @classmethod
+    def _no_word(cls, value: str | None) -> str | None:
+        """What is no single word of any preset: a word of this name could become an entry."""
+        if value is not None and not re.fullmatch(r"[^\w\s].*\w.*[^\w\s]", value):
+            raise ValueError("a name such as <|endoftext|>, </s> or [EOS] is wanted")
+        return value
 
 
 class TrainModel(_Model):
@@ -194,6 +209,7 @@ class TokensRecipe:
         """The recipe with every default filled in, less the places of its sources: the listing is
         frozen in the corpus, and its wording must not matter."""
         plain = self.settings.model_dump(mode="json")
+        plain["packing"]["max_docs_per_row"] = self.max_docs_per_row
         for source in plain["sources"]:
             del source["paths"], source["run"]
         return plain
