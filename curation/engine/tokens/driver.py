@@ -44,6 +44,8 @@ SCATTER_BYTES = 512 << 20  # of packed tokens that one task scatters, at most
 TRAINING, ENCODING, PACKING = 512 << 20, 3, 4
 #: N-grams of validation that are looked for in train, about at most: more are sampled.
 OVERLAP_NGRAMS, BYTES_PER_WORD = 1 << 25, 6
+#: What such a task takes beside that of other exchanges: the tokenizer's library and vocabulary.
+BESIDE = 256 << 20
 #: Decides the ids: another version of the library may train or encode differently.
 LIBRARY = version("tokenizers")
 
@@ -177,7 +179,7 @@ class _Driver:
         consumed = [[o.digest for o in receipt.outputs.values()] for receipt in sampled.values()]
         options = train.model_dump(mode="json")
         task = self._task("train", "tokenizer", [options, LIBRARY, consumed])
-        needed = resources.of_exchange(TRAINING + min(PER_BYTE * train.sample, TrainOptions.memory))
+        needed = _memory(TRAINING + min(PER_BYTE * train.sample, TrainOptions.memory))
         receipt = self._phase("train", [replace(task, memory=needed)])["tokenizer"]
         output = receipt.outputs["tokenizer"]
         if not _whole(output, self.plan.run):  # every task takes it as it lies there
@@ -221,7 +223,7 @@ class _Driver:
                 "encode", part.name, consumed, (part.number,), weight=part.output.bytes
             )
             needed = ENCODING * part.text_bytes(self.plan.corpus)
-            tasks.append(replace(task, memory=resources.of_exchange(needed)))
+            tasks.append(replace(task, memory=_memory(needed)))
         return self._phase("encode", tasks)
 
     def _overlap(self, parts: Sequence[Part]) -> dict[str, Any] | None:
@@ -236,7 +238,7 @@ class _Driver:
         )
         share = round(min(1.0, OVERLAP_NGRAMS / max(words, 1.0)) * 2**32)
         rest = [versions(), NGRAM, share, self.settings.seed, self._held()]
-        needed = resources.of_exchange(OVERLAP_NGRAMS * 32)
+        needed = _memory(OVERLAP_NGRAMS * 32)
 
         def of_parts(phase: str, consumed: Any) -> dict[str, Receipt]:
             tasks = [
@@ -304,7 +306,7 @@ class _Driver:
                         weight=tokens >> bits,
                     )
                     needed = PACKING * (tokens >> bits) * about.itemsize
-                    tasks.append(replace(task, memory=resources.of_exchange(needed)))
+                    tasks.append(replace(task, memory=_memory(needed)))
         return self._phase("pack", tasks)
 
     def _supply(self, packed: Mapping[str, Receipt], name: str) -> Supply:
@@ -342,7 +344,7 @@ class _Driver:
                 (mine[0], mine[-1] + 1),
                 weight=sum(files[index].rows for index in mine),
             )
-            tasks.append(replace(task, memory=resources.of_exchange(size)))
+            tasks.append(replace(task, memory=_memory(size)))
         scattered = self._phase("scatter", tasks)
         read = digest_of([_digests(receipt) for receipt in scattered.values()])
         rows = self.settings.output.shard_rows
@@ -352,7 +354,7 @@ class _Driver:
                 "gather", f"{shard:05d}", [order, read, rows, shard], (shard,), weight=rows
             )
             needed = 4 * rows * length * itemsize
-            tasks.append(replace(task, memory=resources.of_exchange(needed)))
+            tasks.append(replace(task, memory=_memory(needed)))
         return list(self._phase("gather", tasks).values())
 
     # Doing it
@@ -362,7 +364,7 @@ class _Driver:
     ) -> Task:
         key = digest_of([phase, VERSIONS[phase], consumed])
         index = list(VERSIONS).index(phase)
-        return Task(index, name, key, units, phase, weight=weight, memory=resources.WORKER)
+        return Task(index, name, key, units, phase, weight=weight, memory=_memory(0))
 
     def _phase(self, phase: str, tasks: list[Task]) -> dict[str, Receipt]:
         """Makes sure that every task of a phase has a receipt; all of them, in order of `tasks`."""
@@ -441,6 +443,11 @@ class _Driver:
 
 def _digests(receipt: Receipt) -> list[str]:
     return [output.digest for _, output in sorted(receipt.outputs.items())]
+
+
+def _memory(data: int) -> int:
+    """Bytes that a task takes at most, with so many of data."""
+    return resources.of_exchange(BESIDE + data)
 
 
 def _whole(output: Output, run: Path) -> bool:
