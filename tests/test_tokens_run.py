@@ -645,3 +645,14 @@ def test_a_special_token_that_could_be_a_word_is_refused(name: str, sources: Pat
     made = recipe(sources, tokenizer={"train": {"special": {"eos": name}}})
     with pytest.raises(RecipeError, match=r"tokenizer.train.special.eos: a name such as"):
         load(made)
+
+
+def test_another_end_of_documents_is_another_encoding(
+    sources: Path, finished: Path, tmp_path: Path
+) -> None:
+    """The same tokenizer.json with another token as eos, on the base of the first."""
+    path = str(finished / "tokenizer" / "tokenizer.json")
+    made = recipe(sources, tokenizer={"path": path, "eos": "<|mask|>"})
+    based = run_tokens(made, output=tmp_path / "b", base=finished, workers=1).manifest
+    assert based.tokenizer.eos == Manifest.load(finished).tokenizer.mask
+    assert verify.check(based).problems == []  # every document ends with it

@@ -213,11 +213,11 @@ class _Driver:
 
     def _encode(self, parts: Sequence[Part], tokenizer: Output) -> dict[str, Receipt]:
         """Tokens of every file of the corpus, in order of key."""
-        settings, held = self.settings, self._held()
-        repeats = {source.name: source.repeat for source in settings.sources}
+        seed, held, loaded = self.settings.seed, self._held(), vocabulary.of(self.plan).loaded
+        repeats = {source.name: source.repeat for source in self.settings.sources}
         tasks = []
         for part in parts:
-            said = [settings.tokenizer.add_bos, settings.seed, held, repeats[part.source]]
+            said = [loaded.bos, loaded.eos, seed, held, repeats[part.source]]
             consumed = [part.output.digest, tokenizer.digest, LIBRARY, said]
             task = self._task(
                 "encode", part.name, consumed, (part.number,), weight=part.output.bytes
