@@ -163,6 +163,7 @@ def test_a_curriculum_changes_the_shares_at_a_block() -> None:
         ),
         ({"sources.0.repeat": [[3, 1], [2, 2]]}, "ascending"),
         ({"sources.0.paths": []}, "has `paths`"),
+        ({"sources.0.options": {"paths": ["y"]}}, r"options\.paths: a key of the source"),
     ],
 )
 def test_what_does_not_fit_together_is_one_line_that_names_the_key(

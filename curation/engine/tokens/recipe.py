@@ -54,6 +54,8 @@ class SourceModel(_Model):
     def _place(self) -> SourceModel:
         if self.kind == "run" and (not self.run or self.paths or self.options):
             raise ValueError("a source of kind run has `run`, a directory, and no paths or options")
+        if own := {"kind", "paths", "source", "license"} & set(self.options):
+            raise ValueError(f"options.{min(own)}: a key of the source, not of its options")
         if self.kind != "run" and (self.run or not self.paths):
             raise ValueError(f"a source of kind {self.kind} has `paths`, and no `run`")
         return self
@@ -61,10 +63,8 @@ class SourceModel(_Model):
     def input(self) -> dict[str, Any]:
         """The source as an input of a documents recipe."""
         if self.kind == "run":
-            found: dict[str, Any] = {
-                "kind": "parquet",
-                "paths": [str(Path(self.run or "", "documents"))],
-            }
+            place = Path(self.run or "").resolve()  # `runs/latest` may point elsewhere tomorrow
+            found: dict[str, Any] = {"kind": "parquet", "paths": [str(place / "documents")]}
         else:
             found = {**self.options, "kind": self.kind, "paths": list(self.paths)}
         return {**found, "source": self.name, "license": self.license}
