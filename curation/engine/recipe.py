@@ -53,7 +53,9 @@ class RecipeError(ValueError):
     """A wrong recipe or usage: one line that names the key and, where there is one, the fix."""
 
 
-class _Model(BaseModel):
+class StrictModel(BaseModel):
+    """Frozen; no unknown key, no value of another type."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
@@ -73,7 +75,7 @@ def _bytes(value: Any) -> Any:
 Size = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 
 
-class _Input(_Model):
+class _Input(StrictModel):
     """What is known about all documents of an input, and how its files are read.
 
     `where` are the fields that say where the files lie: what a file gives does not depend on them.
@@ -113,7 +115,7 @@ class _Files(_Input):
         return self.crawl
 
 
-class _Captures(_Model):
+class _Captures(StrictModel):
     """Which records of WARC archives are documents."""
 
     media_types: tuple[str, ...] = ("text/html", "application/xhtml+xml")  # that are documents
@@ -290,14 +292,14 @@ Inputs = Annotated[
 ]
 
 
-class OutputModel(_Model):
+class OutputModel(StrictModel):
     """The final files."""
 
     kind: Literal["parquet"] = "parquet"
     file_size: Size = 512 * 10**6  # bytes on disk that a file of documents/ aims at
 
 
-class CollapseModel(_Model):
+class CollapseModel(StrictModel):
     """Beyond what a global step stops the run with its evidence; null switches a limit off.
 
     Only where a source, language or domain has at least `documents`. `--accept-collapse` goes on.
@@ -310,7 +312,7 @@ class CollapseModel(_Model):
     group: float | None = Field(default=0.1, ge=0, le=1)  # largest share that one stands for
 
 
-class RecipeModel(_Model):
+class RecipeModel(StrictModel):
     """A recipe as written, before its stages are looked up."""
 
     kind: Literal["documents"]

@@ -23,17 +23,18 @@ from pydantic import (
     model_validator,
 )
 
-from curation.engine.recipe import RecipeError, Size, _Model, nearest, parse_yaml
+from curation.engine.recipe import RecipeError, Size, StrictModel, nearest, parse_yaml
 from curation.tokens.encoding.runs import repeats
 from curation.tokens.presets import PATTERNS
 
 if TYPE_CHECKING:
     from curation.tokens.bpe import TrainOptions
 
+Repeats = Annotated[tuple[tuple[int, int], ...], BeforeValidator(repeats)]
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
-class SourceModel(_Model):
+class SourceModel(StrictModel):
     """One source of documents."""
 
     name: str = Field(pattern=_NAME)
@@ -46,9 +47,7 @@ class SourceModel(_Model):
     weight: float | None = Field(default=None, ge=0)  # share of tokens; normalised over all sources
     max_epochs: float = Field(default=4, gt=0)  # how often its rows may be seen (Muennighoff: 4)
     license: str | None = None
-    repeat: Annotated[tuple[tuple[int, int], ...], BeforeValidator(repeats)] = (
-        (1, 1),
-    )  # by duplicate_count
+    repeat: Repeats = ((1, 1),)  # documents, by their duplicate_count
 
     @model_validator(mode="after")
     def _place(self) -> SourceModel:
@@ -70,7 +69,7 @@ class SourceModel(_Model):
         return {**found, "source": self.name, "license": self.license}
 
 
-class SpecialModel(_Model):
+class SpecialModel(StrictModel):
     """Special tokens that are reserved when a tokenizer is trained; null leaves one out."""
 
     eos: str = "<|endoftext|>"
@@ -88,7 +87,7 @@ class SpecialModel(_Model):
         return value
 
 
-class TrainModel(_Model):
+class TrainModel(StrictModel):
     """A byte-level BPE tokenizer that is trained."""
 
     vocab_size: int = Field(default=32_000, ge=257, le=10**7)  # entries, special tokens included
@@ -112,7 +111,7 @@ class TrainModel(_Model):
         return TrainOptions(**said, **self.special.model_dump())
 
 
-class TokenizerModel(_Model):
+class TokenizerModel(StrictModel):
     """Either a tokenizer to train, or one to use."""
 
     train: TrainModel | None = None
@@ -134,7 +133,7 @@ class TokenizerModel(_Model):
         return self
 
 
-class PackingModel(_Model):
+class PackingModel(StrictModel):
     """How documents fill rows."""
 
     algorithm: Literal["best_fit", "concat"] = "best_fit"
@@ -143,21 +142,21 @@ class PackingModel(_Model):
     )  # pieces; null: a 16th of the row
 
 
-class StageModel(_Model):
+class StageModel(StrictModel):
     """A stage of a curriculum: a share of all tokens, with weights of its own."""
 
     share: float = Field(gt=0, le=1)
     weights: Mapping[str, float]
 
 
-class MixtureModel(_Model):
+class MixtureModel(StrictModel):
     """How much of which source, where the sources' own weights do not say it."""
 
     temperature: float | None = Field(default=None, gt=0)  # p ~ tokens^(1/T); 1: as they are
     stages: tuple[StageModel, ...] = ()
 
 
-class ValidationModel(_Model):
+class ValidationModel(StrictModel):
     """Which documents are held out."""
 
     share: float | None = Field(default=None, gt=0, lt=1)  # of documents, by a hash of their id
@@ -170,14 +169,14 @@ class ValidationModel(_Model):
         return self
 
 
-class ShardsModel(_Model):
+class ShardsModel(StrictModel):
     """What is written besides the packed files of each source."""
 
     materialise: bool = True  # shards of the mixture; false leaves reading it live
     shard_rows: int = Field(default=32_768, ge=1)
 
 
-class TokensModel(_Model):
+class TokensModel(StrictModel):
     """A tokens recipe as written."""
 
     kind: Literal["tokens"]
