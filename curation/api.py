@@ -64,15 +64,12 @@ def plan(
     index: str | Path | None = None,
 ) -> Plan:
     """The plan of a recipe; runs nothing. Raises RecipeError."""
-    if isinstance(inputs, (str, Path)):
-        inputs = [str(inputs)]
-    if limit is not None and limit < 1:
-        raise RecipeError("limit: at least 1 is wanted")
+    places = _places(inputs, limit)
     with contextlib.redirect_stdout(sys.stderr):  # what a user's module prints is no result
-        resolved = load(recipe, [str(path) for path in inputs], settings)
+        resolved = load(recipe, places, settings)
         if index is not None:
             settings = [*settings, *indexing(resolved, str(index))]
-            resolved = load(recipe, [str(path) for path in inputs], settings)
+            resolved = load(recipe, places, settings)
         for warning in resolved.warnings:
             print(f"curation: {warning}", file=sys.stderr)
         return build(resolved, None if output is None else Path(output), limit)
@@ -200,13 +197,17 @@ def plan_tokens(
     limit: int | None = None,
 ) -> tuple[tokens_plan.TokensPlan, Plan]:
     """The plan of a tokens recipe and of its corpus; runs nothing. Raises RecipeError."""
-    if isinstance(inputs, (str, Path)):
-        inputs = [str(inputs)]
-    if limit is not None and limit < 1:
-        raise RecipeError("limit: at least 1 is wanted")
-    resolved = tokens_recipe.load(recipe, [str(path) for path in inputs], settings)
+    places = _places(inputs, limit)
+    resolved = tokens_recipe.load(recipe, places, settings)
     with contextlib.redirect_stdout(sys.stderr):
         return tokens_plan.build(resolved, None if output is None else Path(output), limit)
+
+
+def _places(inputs: str | Path | Sequence[str | Path], limit: int | None) -> list[str]:
+    """The inputs as a recipe has them. Raises RecipeError for a limit that is none."""
+    if limit is not None and limit < 1:
+        raise RecipeError("limit: at least 1 is wanted")
+    return [str(path) for path in ([inputs] if isinstance(inputs, (str, Path)) else inputs)]
 
 
 def _check(executor: str, workers: int | None, retry: str | None) -> None:

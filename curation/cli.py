@@ -487,22 +487,8 @@ def _run(options: argparse.Namespace) -> int:
 
     if is_tokens(options.recipe):
         return _run_tokens(options)
-    result = run(
-        options.recipe,
-        inputs=_inputs(options),
-        output=options.output,
-        base=options.base,
-        settings=options.settings,
-        executor="ray" if options.address else options.executor,
-        workers=options.workers,
-        address=options.address,
-        limit=options.limit,
-        shard=options.shard,
-        retry=options.retry,
-        accept_collapse=options.accept_collapse,
-        index=options.index,
-        quiet=options.quiet,
-    )
+    how = _how(options)
+    result = run(options.recipe, **how, shard=options.shard, index=options.index)
     if result.stats["reader"]["documents"]:
         _point_to(result.path)
     if options.json:
@@ -534,6 +520,17 @@ def _run(options: argparse.Namespace) -> int:
     return DONE if result.complete else PARTIAL
 
 
+def _how(options: argparse.Namespace) -> dict[str, Any]:
+    """What `curation run` says of any kind of recipe."""
+    same = ("output", "base", "settings", "workers", "address", "limit", "retry", "quiet")
+    return {
+        **{name: getattr(options, name) for name in same},
+        "inputs": _inputs(options),
+        "executor": "ray" if options.address else options.executor,
+        "accept_collapse": options.accept_collapse,
+    }
+
+
 def _run_tokens(options: argparse.Namespace) -> int:
     """`curation run` of a recipe of kind tokens."""
     from curation.api import run_tokens
@@ -541,20 +538,7 @@ def _run_tokens(options: argparse.Namespace) -> int:
     for name in ("shard", "index"):
         if getattr(options, name) is not None:
             return _say(USAGE, f"--{name}: not for recipes of kind tokens")
-    result = run_tokens(
-        options.recipe,
-        inputs=_inputs(options),
-        output=options.output,
-        base=options.base,
-        settings=options.settings,
-        executor="ray" if options.address else options.executor,
-        workers=options.workers,
-        address=options.address,
-        limit=options.limit,
-        retry=options.retry,
-        accept_collapse=options.accept_collapse,
-        quiet=options.quiet,
-    )
+    result = run_tokens(options.recipe, **_how(options))
     _point_to(result.path, "latest-tokens")
     if options.json:
         about = {"run": str(result.path), "unfinished": result.unfinished}

@@ -31,6 +31,12 @@ def file_digest(path: Path) -> tuple[str, int]:
     return state.hexdigest(), size
 
 
+def sha256(path: str | Path) -> str:
+    """SHA-256 (hex) of a file, as others publish it."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 class AtomicFile(RawIOBase):
     """A file to write once, in order; it appears under its name when closed without an error.
 

@@ -9,7 +9,6 @@ that names it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from manifests.files import sha256
 from manifests.order import Deal
 from manifests.rows import Rows, from_table
 from manifests.tokens import File, Manifest, ManifestError
@@ -99,11 +99,8 @@ def changed(directory: Path, file: File, digests: bool) -> str | None:
         size = place.stat().st_size
         if size != file.bytes:
             return f"{file.path}: {size} bytes, the manifest says {file.bytes}"
-        if digests:
-            with place.open("rb") as data:
-                found = hashlib.file_digest(data, "sha256").hexdigest()
-            if found != file.sha256:
-                return f"{file.path}: its bytes are not those of the manifest (SHA-256 {found})"
+        if digests and (found := sha256(place)) != file.sha256:
+            return f"{file.path}: its bytes are not those of the manifest (SHA-256 {found})"
     except OSError as error:
         return f"{file.path}: {error.strerror or error}"
     return None

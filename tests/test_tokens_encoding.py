@@ -20,9 +20,9 @@ from curation.tokens import presets, report
 from curation.tokens.bpe import TrainOptions, train
 from curation.tokens.encoding import batches
 from curation.tokens.encoding.batches import cut, encode
-from curation.tokens.encoding.kernels import gather, gather_reference
 from curation.tokens.encoding.loaded import Loaded, Named, TokenizerError, load
 from curation.tokens.encoding.runs import DOC, PROVENANCE, SPLITS, repeats, run_files, times
+from curation.tokens.packing import copied
 from manifests.hashing import below, keys, salt
 from tests.test_tokens_bpe import TEXTS
 
@@ -284,12 +284,13 @@ def test_repetition_by_the_tables_of_recipes() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=9))
-def test_the_kernel_gathers_as_its_reference(slices: list[tuple[int, int]]) -> None:
+def test_slices_are_copied_one_after_the_other(slices: list[tuple[int, int]]) -> None:
     source = np.arange(50, dtype=np.uint16)
     starts, lengths = np.array(slices, np.int64).reshape(-1, 2).T.copy()
     target = np.zeros(int(lengths.sum()), np.uint16)
-    gather(source, starts, lengths, target)
-    assert np.array_equal(target, gather_reference(source, starts, lengths))
+    copied(source, starts, lengths, np.cumsum(lengths) - lengths, target)
+    whole = [source[a : a + n] for a, n in zip(starts, lengths, strict=True)]
+    assert np.array_equal(target, np.concatenate([source[:0], *whole]))
 
 
 # ---------------------------------------------------------------- the report

@@ -1,7 +1,8 @@
 """The compiled kernels of near-duplicate search.
 
-What may live here: loops over word hashes and signatures in numba. Each has its plain Python
-reference of the same meaning in `reference.py`; what the numbers mean is in `signatures.py`.
+What may live here: loops over hashes of shingles and signatures in numba (shingles are the n-grams
+of `curation.text.ngrams`). Each has its plain Python reference of the same meaning in
+`reference.py`; what the numbers mean is in `signatures.py`.
 `offsets` (int64) and `words` (uint64) are those of `curation.text.view.Words`. Parts that other
 kernels may call take pointers (`curation.text.cache.pointer`).
 """
@@ -21,38 +22,10 @@ Hashes = NDArray[np.uint64]
 Halves = NDArray[np.uint32]
 Values = NDArray[np.uint16]
 
-#: Odd, 3 modulo 8: of B, B**2, ... as few as possible are near 1 in their low bits.
-BASE = 0xD6E8FEB86659FD93
 GOLDEN = 0x9E3779B97F4A7C15
 
 #: Shingles whose minimum is taken in registers before a signature is touched.
 BLOCK = 8
-
-
-@inline
-def power(exponent: Any) -> Any:
-    """BASE to this power."""
-    result = np.uint64(1)
-    for _ in range(exponent):
-        result *= np.uint64(BASE)
-    return result
-
-
-@kernel
-def hash_shingles(offsets: Longs, words: Hashes, ngram: int, starts: Longs, hashes: Hashes) -> None:
-    """Per shingle: its hash. Those of document `d` are `hashes[starts[d]:starts[d + 1]]`."""
-    source, target = pointer(words), pointer(hashes)
-    leaving = power(ngram)
-    for d in range(offsets.size - 1):
-        state = np.uint64(0)
-        s = starts[d]
-        for w in range(offsets[d], offsets[d + 1]):
-            state = state * np.uint64(BASE) + source[w]
-            if w >= offsets[d] + ngram:
-                state -= source[w - ngram] * leaving
-            if w >= offsets[d] + ngram - 1:
-                target[s] = finalise(state)
-                s += 1
 
 
 @kernel

@@ -37,13 +37,13 @@ same for ever; so a shorter signature is the beginning of a longer one.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curation.dedup.reference import permutation
-from curation.text.view import TextView, offsets_of
+from curation.text.ngrams import hash_sequences
+from curation.text.view import TextView, read_only
 
 #: Bumped when a signature or a band hash changes. They rest on `curation.text.view.versions` too.
 SIGNATURE_VERSION = 1
@@ -60,7 +60,7 @@ def signatures(
     """
     from curation.dedup import kernels
 
-    starts, hashes = _every_shingle(view, ngram)
+    starts, hashes = hash_sequences(*view.word_hashes(), ngram)
     found = np.zeros((len(view), permutations), np.uint16)
     minima = np.empty(permutations, np.uint32)
     kernels.find_minima(starts, hashes, *_permutations(permutations), minima, found.reshape(-1))
@@ -83,7 +83,7 @@ def band_hashes(
     if bands * rows > size:
         raise ValueError(f"{bands} bands of {rows} rows need more than {size} permutations")
     hashes = np.empty((documents, bands), np.uint64)
-    kernels.hash_bands(_read(signatures), bands, rows, _read(salts), hashes.reshape(-1))
+    kernels.hash_bands(read_only(signatures), bands, rows, read_only(salts), hashes.reshape(-1))
     return hashes
 
 
@@ -94,7 +94,7 @@ def shingles(view: TextView, ngram: int) -> tuple[NDArray[np.int64], NDArray[np.
     """
     from curation.dedup import kernels
 
-    starts, hashes = _every_shingle(view, ngram)
+    starts, hashes = hash_sequences(*view.word_hashes(), ngram)
     for first, stop in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
         hashes[first:stop].sort()
     offsets = np.empty_like(starts)
@@ -106,7 +106,7 @@ def jaccard(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> float:
     """Exact Jaccard similarity of two sorted, distinct arrays of shingles; 0 of two empty ones."""
     from curation.dedup import kernels
 
-    common = kernels.count_common(_read(left), _read(right))
+    common = kernels.count_common(read_only(left), read_only(right))
     return float(common / max(left.size + right.size - common, 1))
 
 
@@ -117,28 +117,10 @@ def similarity(left: NDArray[np.uint16], right: NDArray[np.uint16]) -> float:
     """
     from curation.dedup import kernels
 
-    return float(kernels.count_matches(_read(left), _read(right)) / left.size)
-
-
-def _every_shingle(view: TextView, ngram: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """The hashes of the shingles of each document, in order and as often as they occur."""
-    from curation.dedup import kernels
-
-    offsets, words = view.word_hashes()
-    starts = offsets_of(np.maximum(np.diff(offsets) - ngram + 1, 0))
-    hashes = np.empty(starts[-1], np.uint64)
-    kernels.hash_shingles(_read(offsets), _read(words), ngram, starts, hashes)
-    return starts, hashes
+    return float(kernels.count_matches(read_only(left), read_only(right)) / left.size)
 
 
 @lru_cache(maxsize=8)
 def _permutations(count: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
     pairs = np.array([permutation(k) for k in range(count)], np.uint32)
     return np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
-
-
-def _read(array: NDArray[Any]) -> NDArray[Any]:
-    """Flat and read-only, as the kernels were compiled for: whoever made the array, one type."""
-    flat = np.ascontiguousarray(array).reshape(-1).view()
-    flat.flags.writeable = False
-    return flat

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -43,6 +43,8 @@ from curation.stage import RAISED, Editor, Filter, GlobalStep, Stage, rules_of
 from curation.storage import InputError, InputFile, list_inputs
 from manifests.files import write_bytes
 from manifests.records import canonical, digest, digest_of
+
+T = TypeVar("T")
 
 RUN_SCHEMA = 1
 #: Bumped when readers or the engine write other bytes for the same input and recipe.
@@ -752,9 +754,15 @@ def _open(path: Path, stamp: int) -> Plan:
 
 def open_plan(run: str | Path) -> Plan:
     """The plan of an existing run. Raises RecipeError where there is none."""
+    return opened(run, _open)
+
+
+def opened(run: str | Path, read: Callable[[Path, int], T]) -> T:
+    """What `read` makes of the record of a run, given its path and the time of its last change.
+    Raises RecipeError where there is none, or a damaged one."""
     path = Path(os.path.abspath(run)) / "run.json"
     try:
-        return _open(Path(os.path.realpath(path)), path.stat().st_mtime_ns)
+        return read(Path(os.path.realpath(path)), path.stat().st_mtime_ns)
     except OSError:
         raise RecipeError(f"{run}: no run lies here (no run.json)") from None
     except (ValueError, KeyError, TypeError) as error:

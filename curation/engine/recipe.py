@@ -572,21 +572,38 @@ def _read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
             raise RecipeError(f"recipe: {error}") from None
         return dict(copy)
     path = Path(source)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise RecipeError(f"{path}: cannot read the recipe: {reason}") from None
-    try:
-        raw = parse_yaml(text)
-    except ValueError as error:
-        raise RecipeError(f"{path}{error}") from None
-    if not isinstance(raw, dict):
-        raise RecipeError(f"{path}: a recipe is a mapping with the keys kind, name, input, stages")
+    raw = read_mapping(
+        path, "recipe", "a recipe is a mapping with the keys kind, name, input, stages"
+    )
     sys_path = str(path.resolve().parent)
     if sys_path not in sys.path:
         sys.path.append(sys_path)  # a user's filters may lie beside the recipe
     return raw
+
+
+def read_mapping(path: Path, what: str, wanted: str = "a mapping is wanted") -> dict[str, Any]:
+    """The mapping in a YAML file. Raises RecipeError that names the file and the line."""
+    try:
+        raw = parse_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise RecipeError(f"{path}: cannot read the {what}: {reason}") from None
+    except ValueError as error:
+        raise RecipeError(f"{path}{error}") from None
+    if not isinstance(raw, dict):
+        raise RecipeError(f"{path}: {wanted}")
+    return raw
+
+
+def parse_setting(setting: str) -> tuple[str, Any]:
+    """Key and value of `key.key=value`, whose value is YAML. Raises RecipeError."""
+    key, separator, text = setting.partition("=")
+    if not separator or not key:
+        raise RecipeError(f"--set {setting}: key.key=value is wanted")
+    try:
+        return key, parse_yaml(text)
+    except ValueError as error:
+        raise RecipeError(f"--set {key}{error}") from None
 
 
 def parse_yaml(text: str) -> Any:
@@ -605,13 +622,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def _set(raw: dict[str, Any], setting: str) -> None:
-    key, separator, text = setting.partition("=")
-    if not separator or not key:
-        raise RecipeError(f"--set {setting}: key.key=value is wanted")
-    try:
-        value = parse_yaml(text)
-    except ValueError as error:
-        raise RecipeError(f"--set {key}{error}") from None
+    key, value = parse_setting(setting)
     head, *rest = key.split(".")
     target: Any = raw
     stages = raw.get("stages") or []

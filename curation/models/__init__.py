@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from curation.models import card, table
+from manifests.files import sha256
 
 #: Where the models of this package lie.
 SHIPPED = Path(__file__).parent / "shipped"
@@ -136,4 +137,4 @@ def _digest(path: Path) -> str:
 
 @lru_cache(maxsize=256)
 def _digest_once(path: str, size: int, mtime_ns: int) -> str:
-    return card.sha256(path)
+    return sha256(path)

@@ -8,7 +8,6 @@ text prepared otherwise give numbers that mean nothing.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -23,6 +22,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
+
+from manifests.files import sha256
 
 NAME = "card.json"
 SCHEMA = 1
@@ -124,12 +125,6 @@ def new(target: Path, **said: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
             place.rename(target)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-
-
-def sha256(path: str | Path) -> str:
-    """Of a file, in hex."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def may_judge(card: Card, urls: pa.Array) -> np.ndarray:

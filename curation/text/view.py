@@ -456,6 +456,13 @@ def _kernels() -> ModuleType:
     return kernels
 
 
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Flat and read-only, as the kernels were compiled for: whoever made the array, one type."""
+    flat = np.ascontiguousarray(array).reshape(-1).view()
+    flat.flags.writeable = False
+    return flat
+
+
 def offsets_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """CSR offsets of these counts."""
     return np.concatenate([[0], np.cumsum(counts)])

@@ -5,7 +5,6 @@ What may live here: rows and tables by way of their `File`.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curation.tokens.sharding import read_rows
-from manifests.files import AtomicFile
+from manifests.files import AtomicFile, sha256
 from manifests.reader import changed
 from manifests.rows import Rows
 from manifests.tokens import File, Manifest, ManifestError
@@ -47,9 +46,4 @@ def write_table(directory: Path, path: str, table: pa.Table) -> File:
     """Writes a file of provenance."""
     with AtomicFile(directory / path) as file:
         pq.write_table(table, pa.PythonFile(file, mode="w"), compression="zstd")
-    return File(path, len(table), file.size, _sha256(directory / path))
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return File(path, len(table), file.size, sha256(directory / path))

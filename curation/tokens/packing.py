@@ -169,12 +169,23 @@ def _fill(
     """Copies pieces into the rows, from one source after the other, each from front to back."""
     order = np.lexsort((starts, origin))
     bounds = np.searchsorted(origin[order], np.arange(len(sources) + 1))
-    size = target.dtype.itemsize
-    flat = target.reshape(-1).view(np.uint8)
     for i, source in enumerate(sources):
         mine = order[bounds[i] : bounds[i + 1]]
         if len(mine):
-            read_only = np.asarray(source).view(np.uint8)
-            read_only.flags.writeable = False  # as memory-mapped ones are: one compiled kernel
-            at, sizes, to = (size * column[mine] for column in (starts, lengths, places))
-            kernels.copy_pieces(read_only, at, sizes, to, flat)
+            copied(source, starts[mine], lengths[mine], places[mine], target)
+
+
+def copied(
+    source: np.ndarray,
+    starts: np.ndarray,
+    lengths: np.ndarray,
+    places: np.ndarray,
+    target: np.ndarray,
+) -> None:
+    """Copies slices of tokens (`lengths` of them from `starts` on, int64) to `places` in `target`,
+    whose rows count as one array."""
+    size = target.dtype.itemsize  # bytes, so that one kernel does for both widths
+    read_only = np.asarray(source).view(np.uint8)
+    read_only.flags.writeable = False  # as memory-mapped ones are: one compiled kernel
+    at, sizes, to = (size * column for column in (starts, lengths, places))
+    kernels.copy_pieces(read_only, at, sizes, to, target.reshape(-1).view(np.uint8))

@@ -36,7 +36,7 @@ from curation.tokens.bpe import PER_BYTE, TrainOptions
 from curation.tokens.overlap import NGRAM
 from manifests.files import file_digest
 from manifests.records import Output, Receipt, digest_of
-from manifests.tokens import Manifest
+from manifests.tokens import SPLITS, Manifest
 
 SCATTER_BYTES = 512 << 20  # of packed tokens that one task scatters, at most
 #: Bytes of memory that a task takes at most: of training beside what the trainer is allowed, of
@@ -122,7 +122,7 @@ class _Driver:
         self._report(parts, tokenizer)
         encoded = self._encode(parts, tokenizer)
         overlap = self._overlap(parts)
-        packed = self._pack(parts, encoded, tokenizer)
+        packed = self._pack(parts, encoded)
         supply = {name: self._supply(packed, name) for name in self.mixed}
         mixture = mix(self.settings, self.plan.recipe.names, supply)
         for note in mixture.notes:
@@ -268,16 +268,14 @@ class _Driver:
         said = self.settings.validation
         return said.model_dump(mode="json") if said else None
 
-    def _pack(
-        self, parts: Sequence[Part], encoded: Mapping[str, Receipt], tokenizer: Output
-    ) -> dict[str, Receipt]:
+    def _pack(self, parts: Sequence[Part], encoded: Mapping[str, Receipt]) -> dict[str, Receipt]:
         """Rows of each split and source, by windows of keys."""
         settings, tasks = self.settings, []
         about = vocabulary.of(self.plan)
         said = settings.packing.algorithm, self.plan.recipe.max_docs_per_row, settings.seed
         for ordinal, name in enumerate(self.plan.recipe.names):
             mine = [encoded[part.name] for part in parts if part.source == name]
-            for number, split in enumerate(places.SPLITS):
+            for number, split in enumerate(SPLITS):
                 tokens, copies = (
                     sum(receipt.counts[split][what] for receipt in mine)
                     for what in ("tokens", "copies")

@@ -12,8 +12,6 @@ from curation.engine.plan import Task
 from curation.engine.tokens.plan import TokensPlan
 from manifests.records import Receipt
 
-SPLITS = ("train", "validation")
-
 
 def packed(run: Path, split: str, source: str, window: int) -> Path:
     """Rows of a window of a source."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from curation import models
 from curation.engine import plan as documents
-from curation.engine.plan import RUN_SCHEMA, Plan, Task, freeze_record
+from curation.engine.plan import RUN_SCHEMA, Plan, Task, freeze_record, opened
 from curation.engine.recipe import RecipeError
 from curation.engine.recipe import load as load_documents
 from curation.engine.tokens.recipe import SourceModel, TokensModel, TokensRecipe
@@ -164,15 +164,7 @@ def _open(path: Path, version: int) -> TokensPlan:
 
 def open_tokens(run: str | Path) -> TokensPlan:
     """The plan of an existing tokens run. Raises RecipeError where there is none."""
-    path = Path(os.path.abspath(run)) / "run.json"
-    try:
-        return _open(Path(os.path.realpath(path)), path.stat().st_mtime_ns)
-    except OSError:
-        raise RecipeError(f"{run}: no run lies here (no run.json)") from None
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, RecipeError):
-            raise
-        raise RecipeError(f"{path}: damaged: {error}") from None
+    return opened(run, _open)
 
 
 def kind_of(run: str | Path) -> str:

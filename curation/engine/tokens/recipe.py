@@ -6,7 +6,6 @@ run that reads it. Weights are numbers that a person writes; they are normalised
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +22,15 @@ from pydantic import (
     model_validator,
 )
 
-from curation.engine.recipe import RecipeError, Size, StrictModel, nearest, parse_yaml
+from curation.engine.recipe import (
+    RecipeError,
+    Size,
+    StrictModel,
+    nearest,
+    parse_setting,
+    parse_yaml,
+    read_mapping,
+)
 from curation.tokens.encoding.runs import repeats
 from curation.tokens.presets import PATTERNS
 
@@ -309,32 +316,16 @@ def _beside(path: str, home: Path) -> Path:
 
 
 def _read(source: str | Path | Mapping[str, Any], what: str) -> dict[str, Any]:
-    if isinstance(source, Mapping):
-        try:
-            return dict(json.loads(json.dumps(source)))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise RecipeError(f"{what}: {error}") from None
-    path = Path(source)
+    if not isinstance(source, Mapping):
+        return read_mapping(Path(source), what)
     try:
-        raw = parse_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise RecipeError(f"{path}: cannot read the {what}: {reason}") from None
-    except ValueError as error:
-        raise RecipeError(f"{path}{error}") from None
-    if not isinstance(raw, dict):
-        raise RecipeError(f"{path}: a mapping is wanted")
-    return copy.deepcopy(raw)
+        return dict(json.loads(json.dumps(source)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RecipeError(f"{what}: {error}") from None
 
 
 def _set(raw: dict[str, Any], setting: str) -> None:
-    key, separator, text = setting.partition("=")
-    if not separator or not key:
-        raise RecipeError(f"--set {setting}: key.key=value is wanted")
-    try:
-        value = parse_yaml(text)
-    except ValueError as error:
-        raise RecipeError(f"--set {key}{error}") from None
+    key, value = parse_setting(setting)
     *steps, last = key.split(".")
     target: Any = raw
     for step in steps:

@@ -25,13 +25,13 @@ from curation.engine.plan import Task
 from curation.engine.resources import Usage
 from curation.engine.tokens import corpus, orders, places, vocabulary
 from curation.engine.tokens.plan import TokensPlan
-from curation.models.card import sha256
 from curation.tokens import bpe, overlap, packing, report, sharding
 from curation.tokens.encoding.runs import PROVENANCE, RunFile, run_files
 from manifests.arrays import load_array, save_array
-from manifests.files import AtomicFile, file_digest
+from manifests.files import AtomicFile, file_digest, sha256
 from manifests.hashing import below, keys, salt
 from manifests.records import Output, Receipt, canonical
+from manifests.tokens import SPLITS
 
 Done = tuple[dict[str, Output], dict[str, Any]]
 
@@ -257,7 +257,7 @@ def _stored(plan: TokensPlan, output: Output) -> np.ndarray:
 def _pack(plan: TokensPlan, task: Task) -> Done:
     """The rows of one window, and where its documents come from."""
     number, ordinal, bits, window = task.units
-    split, name = places.SPLITS[number], plan.recipe.names[ordinal]
+    split, name = SPLITS[number], plan.recipe.names[ordinal]
     settings = plan.recipe.settings
     slices, origins = [], []
     for receipt in places.encoded(plan, name):

@@ -27,7 +27,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curation.text.characters import table, table_version
-from curation.text.view import TextView, offsets_of
+from curation.text.view import TextView, offsets_of, read_only
 
 #: Bumped when a definition above changes.
 NGRAMS_VERSION = 1
@@ -69,16 +69,24 @@ def gram_words(view: TextView) -> GramWords:
 
 
 def ngram_hashes(words: GramWords, size: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """The hashes of the n-grams of each document, in order and as often as they occur.
+    """The hashes of the n-grams of each document, as `hash_sequences` has them."""
+    return hash_sequences(words.offsets, words.hashes, size)
 
-    Those of document `d` are `hashes[offsets[d]:offsets[d + 1]]`: words - size + 1, or none.
+
+def hash_sequences(
+    offsets: NDArray[np.int64], words: NDArray[np.uint64], size: int
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """The hashes of `size` words in a row, in order and as often as they occur.
+
+    `words` are the hashes of words, those of document `d` from `offsets[d]` to `offsets[d + 1]`;
+    the same holds for what is returned: words - size + 1, or none.
     """
     from curation.text.ngrams import kernels
 
-    offsets = offsets_of(np.maximum(np.diff(words.offsets) - size + 1, 0))
-    hashes = np.empty(offsets[-1], np.uint64)
-    kernels.hash_ngrams(words.offsets, words.hashes, size, offsets, hashes)
-    return offsets, hashes
+    starts = offsets_of(np.maximum(np.diff(offsets) - size + 1, 0))
+    hashes = np.empty(starts[-1], np.uint64)
+    kernels.hash_ngrams(read_only(offsets), read_only(words), size, starts, hashes)
+    return starts, hashes
 
 
 def _slots(hashes: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:

@@ -15,11 +15,10 @@ import pyarrow as pa
 
 from curation.document import DOCUMENT_SCHEMA, id_words
 from curation.tokens.encoding.batches import encode
-from curation.tokens.encoding.kernels import gather
 from curation.tokens.encoding.loaded import Loaded
+from curation.tokens.packing import copied
 from manifests.hashing import below, keys, salt
-
-SPLITS = ("train", "validation")
+from manifests.tokens import SPLITS
 
 #: A document copy: its key, id and number; tokens with EOS (and BOS); the first of them in the
 #: tokens of the run file; its row in the provenance.
@@ -165,8 +164,5 @@ def _sorted(
     docs["start"] = np.cumsum(docs["length"]) - docs["length"]
     begins = (np.cumsum(one.lengths) - one.lengths)[rows[docs["row"]]]
     tokens = np.empty(int(docs["length"].sum()), one.tokens.dtype)
-    units = tokens.dtype.itemsize // 2  # one kernel for both widths
-    gather(
-        one.tokens.view(np.uint16), begins * units, docs["length"] * units, tokens.view(np.uint16)
-    )
+    copied(one.tokens, begins, docs["length"], docs["start"], tokens)
     return RunFile(docs, tokens, table.take(rows))
