@@ -1,5 +1,7 @@
 """datatrove's n-gram decontamination on some texts. Run by `bench/tokens_decontamination.py`.
 
+What may live here: this measurement alone.
+
     PEER_PYTHON bench/datatrove_decontamination.py TEXTS.jsonl SET.jsonl.gz NGRAM DOCUMENTS
 
 Runs in datatrove's own environment: `pip install 'datatrove[io,processing]==0.10.1' spacy`. The

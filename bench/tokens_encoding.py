@@ -1,5 +1,7 @@
 """How fast documents become arrays of token ids, beside the library's bare calls.
 
+What may live here: this measurement alone.
+
     python bench/tokens_encoding.py TOKENIZER.json DOCUMENTS.jsonl [--limit N] [--repeat 3]
 
 Reads the texts of a JSONL file (field "text"). Each thing is done in turn, `--repeat` times, in the

@@ -1,5 +1,7 @@
 """Export and takedown of a manifest: speed beside copying the files, and memory.
 
+What may live here: this measurement alone.
+
     python bench/tokens_export.py TEXTS.jsonl [--tokens 50000000]
 
 Documents have the lengths of the texts (key `text`) in bytes / 4, drawn again until there are so

@@ -1,5 +1,7 @@
 """Packing and sharding: speed, rows beyond the fewest possible, memory.
 
+What may live here: this measurement alone.
+
     python bench/tokens_packing.py TEXTS.jsonl [--tokenizer TOKENIZER.json] [--documents 1000000]
 
 Lengths are those of the texts (key `text`) in tokens, or without a tokenizer a quarter of their

@@ -1,5 +1,7 @@
 """How fast one reader gives packed rows, from shards and live, beside pyarrow on the same ones.
 
+What may live here: this measurement alone.
+
     python bench/tokens_reader.py TEXTS.jsonl --tokenizer T.json [--length 2048] [--batch 32]
 
 Packs the texts of a JSONL file (field "text") one after the other into rows, deals them to three

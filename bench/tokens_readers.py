@@ -1,5 +1,7 @@
 """Readers of trees and dumps beside the bare libraries, in one run.
 
+What may live here: this measurement alone.
+
     python bench/tokens_readers.py TREE TEXTS.jsonl
 
 TREE is a directory of source code: it is read as it lies, and packed as tar and zip. TEXTS has a

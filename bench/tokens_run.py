@@ -1,5 +1,7 @@
 """A whole tokens run: what each phase takes, and tokens per second beside the bare library.
 
+What may live here: this measurement alone.
+
     python bench/tokens_run.py TEXTS.jsonl --tokenizer TOKENIZER.json --tokens 100000000
 
 The texts are repeated, each time under other ids, until there are about so many tokens; two sources

@@ -1,5 +1,7 @@
 """Training a tokenizer beside the library's bare trainer: seconds and peak memory.
 
+What may live here: this measurement alone.
+
     python bench/tokens_training.py DOCUMENTS.jsonl [--limit N] [--vocabulary 32000]
         [--junk 0.05] [--memory BYTES]
 

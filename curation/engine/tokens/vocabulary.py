@@ -6,6 +6,7 @@ What may live here: adopting a tokenizer that is given, opening the one of a run
 from __future__ import annotations
 
 import gzip
+import json
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -79,7 +80,8 @@ def _of(plan: TokensPlan, version: int) -> Vocabulary:
 def given(said: TokenizerModel, path: Path) -> Named:
     """The special tokens of a tokenizer that a recipe names: those that it names, and those which
     have the names that ours have."""
-    own = load(path, Named(eos=said.eos, bos=said.bos)).special
+    told = json.loads(path.read_bytes()).get("added_tokens") or ()
+    own = {token["content"] for token in told if token.get("special")}
     usual = SpecialModel()
     sentinels: list[str] = []
     while (name := f"<|sentinel_{len(sentinels)}|>") in own:
