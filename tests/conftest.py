@@ -35,6 +35,16 @@ def golden(shared_data: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
+def toy_manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small tokens directory of three sources (tests/make_tokens.py), not to be changed."""
+    from tests.make_tokens import make
+
+    directory = tmp_path_factory.mktemp("toy")
+    make(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
 def sample_crawl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The embedded sample crawl, written once."""
     from curation.sample import write_sample

@@ -1,0 +1,1 @@
+"""From a step to its batch: a pure function of manifest, mixture log, skip log, and step."""

@@ -1,0 +1,206 @@
+"""The model: a decoder with grouped-query attention, rotary positions, RMSNorm and SwiGLU.
+
+What may live here: modules, their forward passes, and the values that parameters begin with.
+Nothing of devices, ranks or files. The form is that of Llama (H. Touvron et al., 2023), so that its
+weights go out and in (training/export.py).
+
+Fused matrices stand by groups of KV heads: the rows of `wqkv` are, for each KV head, the heads of
+its queries, its key and its value; those of `w13`, for each of as many groups, gate and up. So a
+rank of tensor parallelism that holds a range of rows holds whole groups.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manifests.hashing import salt
+from training import config as knobs
+from training.attention import Backend, Mask, attend, choose, prepare
+from training.layout import Layout
+from training.loss import linear_cross_entropy
+
+VOCABULARY_MULTIPLE = 128  # rows of the embedding are filled up to this
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a model, all known."""
+
+    layers: int
+    dim: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    vocab: int
+    context: int
+    tied: bool
+
+    @staticmethod
+    def of(model: knobs.Model, vocab: int, context: int) -> Shape:
+        """Of the knobs, with the tokenizer's vocabulary and the manifest's length where they leave
+        them open."""
+        return Shape(
+            layers=model.layers,
+            dim=model.dim,
+            heads=model.heads,
+            kv_heads=model.kv_heads,
+            ffn=model.ffn,
+            vocab=vocab if model.vocab is None else model.vocab,
+            context=context if model.context is None else model.context,
+            tied=model.tied,
+        )
+
+    @property
+    def rows(self) -> int:
+        """Rows of the embedding."""
+        return -(-self.vocab // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
+
+    @property
+    def width(self) -> int:
+        """Width of a head."""
+        return self.dim // self.heads
+
+    @property
+    def groups(self) -> int:
+        """Groups in which the rows of `w13` stand."""
+        return math.gcd(self.ffn, self.kv_heads)
+
+
+class Attention(nn.Module):
+    """Grouped-query attention."""
+
+    def __init__(self, shape: Shape, model: knobs.Model) -> None:
+        super().__init__()
+        self.width, self.shared = shape.width, shape.heads // shape.kv_heads
+        rows = (shape.heads + 2 * shape.kv_heads) * shape.width
+        self.wqkv = nn.Linear(shape.dim, rows, bias=False)
+        self.wo = nn.Linear(shape.dim, shape.dim, bias=False)
+        self.q_norm = nn.RMSNorm(shape.width, eps=model.norm_eps) if model.qk_norm else None
+        self.k_norm = nn.RMSNorm(shape.width, eps=model.norm_eps) if model.qk_norm else None
+
+    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor], mask: Mask) -> Tensor:
+        """(rows, L, dim) to the same."""
+        rows, length, _ = x.shape
+        grouped = self.wqkv(x).view(rows, length, -1, self.shared + 2, self.width)
+        q, k, v = grouped.split((self.shared, 1, 1), dim=3)
+        q, k, v = q.flatten(2, 3), k.flatten(2, 3), v.flatten(2, 3)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        out: Tensor = self.wo(attend(rotate(q, *rotation), rotate(k, *rotation), v, mask))
+        return out
+
+
+class FeedForward(nn.Module):
+    """SwiGLU: w2(silu(w1 x) * w3 x) (N. Shazeer, GLU Variants Improve Transformer, 2020)."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.part = shape.ffn // shape.groups
+        self.w13 = nn.Linear(shape.dim, 2 * shape.ffn, bias=False)
+        self.w2 = nn.Linear(shape.ffn, shape.dim, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, L, dim) to the same."""
+        gate, up = self.w13(x).unflatten(-1, (-1, 2, self.part)).unbind(-2)
+        out: Tensor = self.w2((F.silu(gate) * up).flatten(-2))
+        return out
+
+
+class Block(nn.Module):
+    """Attention and feed-forward, each after a norm and added to the residual stream."""
+
+    def __init__(self, shape: Shape, model: knobs.Model) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(shape.dim, eps=model.norm_eps)
+        self.attention = Attention(shape, model)
+        self.ffn_norm = nn.RMSNorm(shape.dim, eps=model.norm_eps)
+        self.ffn = FeedForward(shape)
+
+    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor], mask: Mask) -> Tensor:
+        """(rows, L, dim) to the same."""
+        x = x + self.attention(self.attention_norm(x), rotation, mask)
+        out: Tensor = x + self.ffn(self.ffn_norm(x))
+        return out
+
+
+class Head(nn.Module):
+    """The last norm and the output layer: logits, or the loss without them."""
+
+    def __init__(self, shape: Shape, model: knobs.Model, train: knobs.Train) -> None:
+        super().__init__()
+        self.vocab, self.z_loss, self.chunk = shape.vocab, train.z_loss, train.loss_chunk
+        self.norm = nn.RMSNorm(shape.dim, eps=model.norm_eps)
+        self.out = nn.Linear(shape.dim, shape.rows, bias=False)
+
+    def forward(self, x: Tensor, labels: Tensor | None) -> Tensor | tuple[Tensor, Tensor]:
+        """Logits (rows, L, vocabulary); with labels the sum of losses, and each one (rows, L)."""
+        x, weight = self.norm(x), self.out.weight[: self.vocab]
+        if labels is None:
+            return F.linear(x, weight)
+        total, each = linear_cross_entropy(
+            x.flatten(0, 1), weight, labels.flatten(), z_loss=self.z_loss, chunk=self.chunk
+        )
+        return total, each.view(labels.shape)
+
+
+class Transformer(nn.Module):
+    """The whole model. `blocks` are named by their number, also where a rank has only some."""
+
+    def __init__(self, shape: Shape, model: knobs.Model, train: knobs.Train) -> None:
+        super().__init__()
+        self.shape, self.knobs = shape, model
+        self.embed = nn.Embedding(shape.rows, shape.dim)
+        self.blocks = nn.ModuleDict(
+            {str(number): Block(shape, model) for number in range(shape.layers)}
+        )
+        self.head = Head(shape, model, train)
+        if shape.tied:
+            self.head.out.weight = self.embed.weight
+
+    def forward(
+        self, tokens: Tensor, layout: Layout, labels: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """As `Head.forward`; `tokens`: (rows, L) int64."""
+        x = self.embed(tokens)
+        rotation = rotations(layout.positions, self.shape.width, self.knobs.rope_theta)
+        mask = prepare(layout, self.backend(x, layout), self.knobs.document_mask)
+        for block in self.blocks.values():
+            x = block(x, rotation, mask)
+        out: Tensor | tuple[Tensor, Tensor] = self.head(x, labels)
+        return out
+
+    def backend(self, x: Tensor, layout: Layout) -> Backend:
+        """The attention kernel for a micro-batch."""
+        return choose(self.knobs.attention, x.device, x.dtype, layout.mask)
+
+
+def rotations(positions: Tensor, width: int, theta: float) -> tuple[Tensor, Tensor]:
+    """Cosine and sine (rows, L, 1, width / 2) of rotary positions, fp32 (J. Su et al., RoFormer,
+    2021)."""
+    exponents = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width
+    angles = positions[..., None].float() * theta**-exponents
+    return angles.cos()[:, :, None], angles.sin()[:, :, None]
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """(rows, L, heads, width), its first half paired with its second, as Llama in Hugging Face's
+    form has it."""
+    first, second = x.float().chunk(2, -1)
+    turned = torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
+    return turned.to(x.dtype)
+
+
+def initial(name: str, shape: torch.Size, model: knobs.Model, seed: int, device: str) -> Tensor:
+    """What a parameter begins with, whole: the same whatever it is sharded over."""
+    if len(shape) == 1:
+        return torch.ones(shape, device=device)
+    std = model.init_std
+    if name.endswith(("wo.weight", "w2.weight")):
+        std /= math.sqrt(2 * model.layers)
+    generator = torch.Generator(device).manual_seed(salt(seed, "initial", name) >> 1)
+    return torch.randn(shape, generator=generator, device=device) * std
