@@ -1,150 +1,202 @@
 """The training loop: one step, and what comes between the steps.
 
-What may live here: a step (micro-batches, backward, norm, update), and the order in which loading,
-saving, guarding and logging happen. Plain calls, no callbacks. A step is numbered from 0; after it,
-`step + 1` steps are done, and a checkpoint of n holds n steps.
+What may live here: a step (passes, norm, update), and the order in which loading, saving, guarding
+and logging happen. Plain calls, no callbacks. Steps are numbered from 0; once `step` steps are
+done, the next is number `step`, and a checkpoint of n holds what n steps have made.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.distributed.fsdp import FSDPModule
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from manifests.tokens import Manifest
 from training import config as knobs
 from training import optim
 from training.checkpoint import Checkpoints
-from training.data.batches import Batches, digest
+from training.data.batches import Batches
+from training.data.loader import Loader, Portion
 from training.data.logs import Logs
-from training.guard import Guard
-from training.layout import IGNORED, Micro
+from training.guard import Guard, Spike
+from training.layout import IGNORED
 from training.metrics import Metrics
 from training.model import Shape
 from training.objectives import Objective
 from training.parallel import build
+from training.passes import Passes
+from training.precision import Scaler
+from training.run import open_run
+from training.stop import Interrupted, Stop
 from training.world import World
 
 
-@dataclass
+@dataclass(frozen=True)
 class Result:
     """What a step gave, over all ranks."""
 
     loss: float  # per token that has a label, with the z-loss
     norm: float  # of all gradients, before clipping
+    rate: float  # the learning rate
     labels: int  # tokens that were predicted
-    by_source: list[tuple[float, int]]  # sum of cross-entropy and labels of each source
+    by_source: list[tuple[float, int]]  # sum of cross-entropy, and labels, of each source
     digest: str  # of the batch, 16 hex digits
+    waited: float  # seconds for the batch
+    seconds: float
 
 
 class Trainer:
-    """A run on this rank."""
+    """A run, on this rank."""
 
     def __init__(self, config: knobs.Config, world: World) -> None:
         self.config, self.world, self.run = config, world, Path(config.run)
         self.manifest = Manifest.load(config.data.manifest)
-        self.shape = Shape.of(
-            config.model, self.manifest.tokenizer.size, self.manifest.sequence_length
-        )
-        self.logs = Logs.read(self.run)
-        self.batches = Batches(self.manifest, config.data, self.logs, config.train.batch)
+        if world.first:
+            open_run(config, self.manifest)
+        world.barrier()
+        length = self.manifest.sequence_length
+        self.steps = steps_of(config, length)
         self.objective = Objective(config.objective, self.manifest.tokenizer, config.seed)
+        self.shape = Shape.of(
+            config.model, self.manifest.tokenizer.size, self.objective.length(length)
+        )
         self.model = build(config, self.shape, world)
+        self.passes = Passes(self.model, world, len(self.manifest.sources))
         self.optimizer = optim.build(self.model, config.optimizer)
+        self.scaler = Scaler(config.parallel)
         self.checkpoints = Checkpoints(self.run, config.checkpoint, world)
         self.metrics = Metrics(self.run, config.log, world.first)
         self.guard = Guard(config.guard)
-        self.steps = steps_of(config, self.manifest.sequence_length)
+        self.stop = Stop(world)
         self.step = 0
+        self.loader = self._open()
+
+    # ------------------------------------------------------------ the run
 
     def train(self) -> None:
-        """From the last complete checkpoint, or from nothing, to the last step."""
+        """From the last complete checkpoint, or from nothing, to the last step. Raises Interrupted
+        where it was asked to stop and has saved."""
         if saved := self.checkpoints.steps():
-            self.step = saved[-1]
-            self.checkpoints.load(self.step, self.model, self.optimizer)
+            self.restore(saved[-1])
         while self.step < self.steps:
-            began = time.perf_counter()
             result = self.one(self.step)
             self.step += 1
-            self.write(result, time.perf_counter() - began)
-            if self.step % self.config.checkpoint.every == 0 or self.step == self.steps:
-                self.checkpoints.save(self.step, self.model, self.optimizer, {"step": self.step})
+            self.write(result)
+            self.stop.beat(self.step)
+            if spike := self.guard.look(self.step - 1, result.loss, result.norm):
+                self.back(spike)
+                continue
+            stopping = self.stop.wanted()
+            last = self.step == self.steps
+            if stopping or last or self.step % self.config.checkpoint.every == 0:
+                self.save()
+            if stopping and not last:
+                self.checkpoints.wait()
+                raise Interrupted(f"stopped after step {self.step}")
         self.checkpoints.wait()
+
+    def save(self) -> None:
+        """A checkpoint of the steps done so far."""
+        state = {
+            "step": self.step,
+            "guard": self.guard.state(),
+            "scaler": self.scaler.state(),
+        }
+        self.checkpoints.save(self.step, self.model, self.optimizer, state)
+
+    def restore(self, step: int) -> None:
+        """Goes to a complete checkpoint."""
+        state = self.checkpoints.load(step, self.model, self.optimizer)
+        self.guard.load(state["guard"])
+        self.scaler.load(state["scaler"])
+        self.step = step
+
+    def back(self, spike: Spike) -> None:
+        """Goes back before a spike and leaves its batch out from now on."""
+        raise NotImplementedError(spike.reason)
+
+    # ------------------------------------------------------------ a step
 
     def one(self, step: int) -> Result:
         """One step: gradients of the whole batch, clipped, and an update."""
-        micros, own = self.micro_batches(step)
-        world = self.world
-        labels = sum(int((micro.labels != IGNORED).sum()) for micro in micros)
-        sources = len(self.manifest.sources)
-        sums = torch.zeros(2 + 2 * sources, dtype=torch.float64, device=world.device)
-        counts = world.sum(torch.tensor([labels, own], dtype=torch.int64, device=world.device))
-        whole = max(int(counts[0]), 1)
-        for number, micro in enumerate(micros):
-            self._synchronise(number == len(micros) - 1)
-            micro = micro.to(world.device)
-            total, each = self.model(micro.tokens, micro.layout, micro.labels)
-            (total / whole).backward()
-            by_row, has = each.double().sum(1), (micro.labels != IGNORED).sum(1).double()
-            sums[0] += total.detach().double()
-            sums[2 : 2 + sources].index_add_(0, micro.sources, by_row)
-            sums[2 + sources :].index_add_(0, micro.sources, has)
-        world.sum(sums)
-        norm = clip(list(self.model.parameters()), self.config.optimizer.clip)
+        began = time.perf_counter()
+        portion = self.loader.get(step)
+        labels, digest = self._counts(portion)
+        sums = self.passes.run(portion.micros, self._factor(labels))
+        sums = self.world.sum(sums)
+        norm = clip(list(self.model.parameters()), self.config.optimizer.clip, self.scaler.scale)
         rate = optim.rate(step, self.steps, self.config.optimizer, self.config.schedule)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
+        finite = math.isfinite(norm)
+        if finite:
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            self.optimizer.step()
+        self.scaler.update(finite)
         self.optimizer.zero_grad(set_to_none=True)
-        values = sums.tolist()
+        total, *by_source = sums.tolist()
+        sources = len(by_source) // 2
         return Result(
-            loss=values[0] / whole,
-            norm=float(norm),
-            labels=whole,
-            by_source=[
-                (loss, int(count))
-                for loss, count in zip(values[2 : 2 + sources], values[2 + sources :], strict=True)
-            ],
-            digest=f"{int(counts[1]) & (1 << 64) - 1:016x}",
+            loss=total / labels,
+            norm=norm,
+            rate=rate,
+            labels=labels,
+            by_source=list(zip(by_source[:sources], map(int, by_source[sources:]), strict=True)),
+            digest=digest,
+            waited=portion.waited,
+            seconds=time.perf_counter() - began,
         )
 
-    def micro_batches(self, step: int) -> tuple[list[Micro], int]:
-        """This rank's micro-batches of a step, and their part of its digest."""
-        train, world = self.config.train, self.world
-        own = train.batch // world.data_ranks
-        begin = world.data_rank * own
-        rows, samples = self.batches.rows(step, begin, begin + own)
-        parts = range(0, own, train.micro_batch)
-        cuts = [torch.arange(part, part + train.micro_batch).numpy() for part in parts]
-        return [self.objective(rows.take(cut), samples[cut]) for cut in cuts], digest(rows, samples)
+    def _counts(self, portion: Portion) -> tuple[int, str]:
+        """Labels of the whole batch (at least 1), and its digest."""
+        own = sum(int((micro.labels != IGNORED).sum()) for micro in portion.micros)
+        counts = torch.tensor([own, portion.digest], dtype=torch.int64, device=self.world.device)
+        labels, digest = self.world.sum(counts).tolist()
+        return max(labels, 1), f"{digest & (1 << 64) - 1:016x}"
 
-    def write(self, result: Result, seconds: float) -> None:
+    def _factor(self, labels: int) -> Tensor:
+        """What the sum of losses is multiplied by before the backward pass."""
+        return torch.tensor(self.scaler.scale / labels, device=self.world.device)
+
+    def write(self, result: Result) -> None:
         """Logs a step."""
         self.metrics.batch(self.step, result.digest, "")
-        self.metrics.health(self.step, loss=result.loss, norm=result.norm)
+        self.metrics.health(self.step, loss=result.loss, norm=result.norm, rate=result.rate)
         if self.step % self.config.log.every == 0 or self.step == self.steps:
             self.metrics.say(f"step {self.step}/{self.steps}  loss {result.loss:.4f}")
 
-    def _synchronise(self, last: bool) -> None:
-        if isinstance(self.model, FSDPModule):
-            self.model.set_requires_gradient_sync(last)
+    def _open(self) -> Loader:
+        """The loader of the batches as the logs are now."""
+        train = self.config.train
+        logs = Logs.read(self.run)
+        batches = Batches(self.manifest, self.config.data, logs, train.batch)
+        return Loader(
+            batches, self.objective, self.world, train.micro_batch, self.config.data.prefetch
+        )
 
 
-def clip(parameters: list[Tensor], most: float | None) -> Tensor:
-    """The norm of all gradients together, which are scaled down where it is above `most`."""
-    norm = torch.nn.utils.clip_grad_norm_(parameters, math.inf if most is None else most)
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm
+def clip(parameters: Sequence[nn.Parameter], most: float | None, scale: float) -> float:
+    """The norm of all gradients together, over all ranks, divided by `scale`; with it the gradients
+    themselves, which are scaled down where the norm is above `most`."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    norm = nn.utils.get_total_norm(gradients)
+    whole = (norm.full_tensor() if isinstance(norm, DTensor) else norm) / scale
+    factor = 1.0 / scale
+    if most is not None:
+        factor *= min(1.0, most / (float(whole) + 1e-6))
+    if factor != 1.0:
+        torch._foreach_mul_(gradients, factor)
+    return float(whole)
 
 
 def steps_of(config: knobs.Config, length: int) -> int:
-    """Steps of the whole run."""
+    """Steps of the whole run, for rows of so many tokens."""
     if config.train.steps is not None:
         return config.train.steps
     assert config.train.tokens is not None
@@ -152,8 +204,11 @@ def steps_of(config: knobs.Config, length: int) -> int:
 
 
 def main(config: knobs.Config, world: World) -> dict[str, Any]:
-    """Trains."""
-    Path(config.run).mkdir(parents=True, exist_ok=True)
+    """Trains. Raises Interrupted, ConfigError, ManifestError."""
     trainer = Trainer(config, world)
-    trainer.train()
+    try:
+        trainer.train()
+    finally:
+        trainer.loader.close()
+        trainer.metrics.close()
     return {"step": trainer.step}
