@@ -31,3 +31,11 @@ def open_run(config: knobs.Config, manifest: Manifest) -> None:
     if not (run / "run.json").exists():
         write_bytes(run / "run.json", json.dumps(record, indent=1).encode() + b"\n")
     write_bytes(run / "config.yaml", knobs.dump(config).encode())
+
+
+def steps_of(config: knobs.Config, length: int) -> int:
+    """Steps of the whole run, for rows of so many tokens."""
+    if config.train.steps is not None:
+        return config.train.steps
+    assert config.train.tokens is not None
+    return -(-config.train.tokens // (config.train.batch * length))
