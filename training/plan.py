@@ -12,7 +12,7 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
 
 from manifests.tokens import Manifest, ManifestError
 from training import config as knobs
@@ -183,7 +183,7 @@ def _kept(shape: Shape) -> float:
 
 
 def _products(shape: Shape) -> float:
-    """Numbers per token that a block keeps where it computes all but products and attention anew."""
+    """The same where all but products and attention is computed anew."""
     queries, keys = shape.heads * shape.width, shape.kv_heads * shape.width
     return float(shape.dim + (queries + 2 * keys) + queries + 2 * shape.dim + 2 * shape.ffn)
 
@@ -213,20 +213,14 @@ def describe(
 def _model(config: knobs.Config, found: Plan) -> Iterator[tuple[str, str]]:
     model, memory_ = config.model, found.memory
     layout = " x ".join(f"{size} {name}" for name, size in found.layout.items() if size > 1)
-    yield (
-        "parameters",
-        f"{count(found.parameters)} ({count(found.without_embedding)} without the input embedding)",
-    )
-    yield (
-        "model",
-        f"{model.layers} layers, {model.dim} wide, {model.heads} heads, {model.kv_heads} KV heads, SwiGLU {model.ffn}",
-    )
+    inner = count(found.without_embedding)
+    yield "parameters", f"{count(found.parameters)} ({inner} without the input embedding)"
+    heads = f"{model.heads} heads, {model.kv_heads} KV heads"
+    yield "model", f"{model.layers} layers, {model.dim} wide, {heads}, SwiGLU {model.ffn}"
     yield "steps", f"{found.steps:,} of {config.train.batch:,} rows: {count(found.tokens)} tokens"
     ratio = found.tokens / found.parameters
-    yield (
-        "",
-        f"{ratio:.1f} tokens a parameter; Chinchilla's point is {count(found.optimal_tokens)} tokens",
-    )
+    best = count(found.optimal_tokens)
+    yield "", f"{ratio:.1f} tokens a parameter; Chinchilla's point is {best} tokens"
     yield "FLOPs", f"{found.flops_per_token:.4g} a token (6N + 12LHQT), {found.flops:.3g} in all"
     yield "ranks", f"{found.ranks}" + (f": {layout}" if layout else "")
     yield (
@@ -319,7 +313,7 @@ def _manifest(config: knobs.Config) -> Manifest | None:
     try:
         return Manifest.load(config.data.manifest)
     except ManifestError:
-        if knobs.Path(config.data.manifest).exists():
+        if Path(config.data.manifest).exists():
             raise
         return None
 
