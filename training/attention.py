@@ -45,6 +45,8 @@ def choose(wanted: str, device: torch.device, dtype: torch.dtype, kind: str) -> 
         raise ConfigError(f"model.attention: varlen wants {lacking}")
     if wanted == "varlen" or (wanted == "auto" and not lacking):
         return "varlen"
+    if wanted == "flex" and device.type == "cpu" and torch.is_grad_enabled():
+        raise ConfigError("model.attention: flex wants a GPU to train on")
     if wanted == "flex" or (wanted == "auto" and device.type == "cuda"):
         return "flex"
     return "sdpa"
