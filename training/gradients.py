@@ -24,10 +24,10 @@ def expect(model: nn.Module, last: bool, reshard: bool) -> None:
 
     With `reshard` each pass adds to the sharded gradients, so that no rank ever holds all of them;
     the copies of `replicate` are summed once. Without it the gathered parameters, too, stay until
-    the last pass: one all-gather a step.
+    the last pass: one all-gather a step. (Not set_is_last_backward: it leaves the order of the
+    modules uncleared, and FSDP2 then gathers the head once more for the embedding's backward pass.)
     """
     if isinstance(model, FSDPModule):
-        model.set_is_last_backward(last)
         model.set_requires_all_reduce(last)
         if not reshard:
             model.set_requires_gradient_sync(last)

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
@@ -141,15 +142,20 @@ class Head(nn.Module):
     def forward(self, x: Tensor, labels: Tensor | None) -> Tensor | tuple[Tensor, Tensor]:
         """Logits (rows, L, vocabulary); with labels the sum of losses, and each one (rows, L)."""
         x, weight = self.norm(x), self.out.weight
-        if isinstance(weight, DTensor):
-            weight = weight.full_tensor()
-        weight = weight[: self.vocab]
         if labels is None:
-            return F.linear(x, weight)
+            whole = weight.full_tensor() if isinstance(weight, DTensor) else weight
+            return F.linear(x, whole[: self.vocab])
+        own, first, group = part(weight)
         total, each = linear_cross_entropy(
-            x.flatten(0, 1), weight, labels.flatten(), z_loss=self.z_loss, chunk=self.chunk
+            x.flatten(0, 1),
+            own[: max(0, self.vocab - first)],
+            labels.flatten(),
+            z_loss=self.z_loss,
+            chunk=self.chunk,
+            group=group,
+            first=first,
         )
-        return total, each.view(labels.shape)
+        return total, each.view(labels.shape).clone()  # FSDP2 warns of outputs that are views
 
 
 class Transformer(nn.Module):
@@ -186,6 +192,16 @@ class Transformer(nn.Module):
     def backend(self, x: Tensor, layout: Layout) -> Backend:
         """The attention kernel for a micro-batch."""
         return choose(self.knobs.attention, x.device, x.dtype, layout.mask)
+
+
+def part(weight: Tensor) -> tuple[Tensor, int, dist.ProcessGroup | None]:
+    """The rows of a matrix that this rank has, the first one's number, and the ranks that have the
+    others: with tensor parallelism some, else all."""
+    if not isinstance(weight, DTensor):
+        return weight, 0, None
+    mesh = weight.device_mesh
+    rows = -(-weight.shape[0] // mesh.size())
+    return weight.to_local(), rows * mesh.get_local_rank(), mesh.get_group()
 
 
 def rotations(positions: Tensor, width: int, theta: float) -> tuple[Tensor, Tensor]:

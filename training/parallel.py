@@ -146,20 +146,17 @@ def _divide(model: Transformer, mesh: DeviceMesh) -> None:
     """Megatron's way (M. Shoeybi et al., 2019): the first matrix of a pair by rows, which stand in
     groups (model.py), the second by columns, and the vocabulary by rows. Activations between the
     pairs are whole on each rank."""
-    plan: dict[str, Any] = {
-        "embed": RowwiseParallel(input_layouts=Replicate()),
-        "head.out": ColwiseParallel(),
-        "blocks.*.attention.wqkv": ColwiseParallel(),
-        "blocks.*.attention.wo": RowwiseParallel(),
-        "blocks.*.ffn.w13": ColwiseParallel(),
-        "blocks.*.ffn.w2": RowwiseParallel(),
-    }
-    parallelize_module(model, mesh, plan)
-    model.tie()
-    for name, module in model.named_modules():
-        if isinstance(module, nn.RMSNorm):
+    for name, module in list(model.named_modules()):
+        if name.endswith(("wqkv", "w13", "head.out")):
+            parallelize_module(module, mesh, ColwiseParallel())
+        elif name.endswith(("wo", "w2")):
+            parallelize_module(module, mesh, RowwiseParallel())
+        elif isinstance(module, nn.Embedding):
+            parallelize_module(module, mesh, RowwiseParallel(input_layouts=Replicate()))
+        elif isinstance(module, nn.RMSNorm):
             of_heads = name.endswith(("q_norm", "k_norm"))  # (rows, L, heads, width)
             _replicate(module, mesh, Shard(2) if of_heads else Replicate())
+    model.tie()
 
 
 def _replicate(module: nn.Module, mesh: DeviceMesh, placement: Placement) -> None:
