@@ -36,7 +36,8 @@ def expect(model: nn.Module, last: bool, reshard: bool) -> None:
 
 @torch.no_grad()
 def norm_of(parameters: Iterable[nn.Parameter], world: World) -> Tensor:
-    """The norm of all gradients together, over all ranks: fp64, on the device of the gradients."""
+    """The norm of all gradients together, over all ranks: fp64, on the rank's device, also where
+    the gradients are kept elsewhere."""
     own: list[Tensor] = []
     common: list[Tensor] = []
     for parameter in parameters:
@@ -45,10 +46,10 @@ def norm_of(parameters: Iterable[nn.Parameter], world: World) -> Tensor:
             (own if divided else common).append(_local(parameter.grad))
     if world.mesh.get_local_rank("tensor") > 0:
         common = []  # ranks of tensor parallelism hold the same; the first counts it
-    device = next((gradient.device for gradient in (*own, *common)), world.device)
-    square = torch.zeros((), dtype=torch.float64, device=device)
+    square = torch.zeros((), dtype=torch.float64, device=world.device)
     if own or common:
-        square += torch.stack(torch._foreach_norm([*own, *common])).double().square().sum()
+        norms = torch.stack(torch._foreach_norm([*own, *common]))
+        square += norms.to(world.device).double().square().sum()
     for name in PARTS:
         if world.mesh[name].size() > 1:
             dist.all_reduce(square, group=world.mesh.get_group(name))
@@ -68,7 +69,7 @@ def clip(
     if most is not None:
         factor *= (most / (norm + 1e-6)).clamp(max=1.0)
     if gradients and (most is not None or scale != 1.0):
-        torch._foreach_mul_(gradients, factor.to(gradients[0].dtype))
+        torch._foreach_mul_(gradients, factor.to(gradients[0]))
     return norm
 
 
