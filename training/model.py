@@ -15,8 +15,10 @@ import math
 from dataclasses import dataclass
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from manifests.hashing import salt
 from training import config as knobs
@@ -139,13 +141,21 @@ class Head(nn.Module):
 
     def forward(self, x: Tensor, labels: Tensor | None) -> Tensor | tuple[Tensor, Tensor]:
         """Logits (rows, L, vocabulary); with labels the sum of losses, and each one (rows, L)."""
-        x, weight = self.norm(x), self.out.weight[: self.vocab]
+        x, weight = self.norm(x), self.out.weight
         if labels is None:
-            return F.linear(x, weight)
+            whole = weight.full_tensor() if isinstance(weight, DTensor) else weight
+            return F.linear(x, whole[: self.vocab])
+        own, first, group = part(weight)
         total, each = linear_cross_entropy(
-            x.flatten(0, 1), weight, labels.flatten(), z_loss=self.z_loss, chunk=self.chunk
+            x.flatten(0, 1),
+            own[: max(0, self.vocab - first)],
+            labels.flatten(),
+            z_loss=self.z_loss,
+            chunk=self.chunk,
+            group=group,
+            first=first,
         )
-        return total, each.view(labels.shape)
+        return total, each.view(labels.shape).clone()  # FSDP2 warns of outputs that are views
 
 
 class Transformer(nn.Module):
@@ -159,7 +169,12 @@ class Transformer(nn.Module):
             {str(number): Block(shape, model) for number in range(shape.layers)}
         )
         self.head = Head(shape, model, train)
-        if shape.tied:
+        self.tie()
+
+    def tie(self) -> None:
+        """Makes the output matrix the embedding, if it is to be; again whenever a parameter has
+        been replaced by another."""
+        if self.shape.tied:
             self.head.out.weight = self.embed.weight
 
     def forward(
@@ -177,6 +192,16 @@ class Transformer(nn.Module):
     def backend(self, x: Tensor, layout: Layout) -> Backend:
         """The attention kernel for a micro-batch."""
         return choose(self.knobs.attention, x.device, x.dtype, layout.mask)
+
+
+def part(weight: Tensor) -> tuple[Tensor, int, dist.ProcessGroup | None]:
+    """The rows of a matrix that this rank has, the first one's number, and the ranks that have the
+    others: with tensor parallelism some, else all."""
+    if not isinstance(weight, DTensor):
+        return weight, 0, None
+    mesh = weight.device_mesh
+    rows = -(-weight.shape[0] // mesh.size())
+    return weight.to_local(), rows * mesh.get_local_rank(), mesh.get_group()
 
 
 def rotations(positions: Tensor, width: int, theta: float) -> tuple[Tensor, Tensor]:
