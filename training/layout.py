@@ -1,7 +1,8 @@
 """What the model is given: tokens, labels, and which tokens belong together.
 
-What may live here: `Micro` and `Layout`, and making a layout of the lengths of pieces. No model, no
-files. All tensors have the rows first, so that a micro-batch can be cut along dimension 0.
+What may live here: `Micro` and `Layout`, making a layout of the lengths of pieces, and the
+arithmetic of values that stand in groups, one group after the other. No model, no files. All
+tensors have the rows first, so that a micro-batch can be cut along dimension 0.
 """
 
 from __future__ import annotations
@@ -91,8 +92,7 @@ def layout_of_pieces(
     padded = rest > 0
     whole = np.insert(lengths, ends[padded], rest[padded])
     numbers = counted(counts + padded)
-    begins = np.cumsum(whole) - whole
-    positions = np.arange(len(counts) * length) - np.repeat(begins, whole)
+    positions = counted(whole)
     shape = (len(counts), length)
     prefix = None
     if prefixes is not None:
@@ -110,14 +110,21 @@ def layout_of_pieces(
 
 def counted(counts: np.ndarray) -> np.ndarray:
     """0 to n - 1 for each n of `counts`, one after the other: int64."""
-    places: np.ndarray = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return places
+    return before(counts, np.ones(counts.sum(), np.int64))
+
+
+def before(counts: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """For each of the values, which stand in groups of `counts`, the sum of those before it in its
+    group: int64."""
+    total = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
+    found: np.ndarray = total[:-1] - np.repeat(total[np.cumsum(counts) - counts], counts)
+    return found
 
 
 def sums(counts: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The sums of groups of values that stand one after the other, `counts` in each: int64."""
-    ends = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])[np.cumsum(counts)]
-    return np.diff(ends, prepend=0)
+    """The sum of each group of values: int64."""
+    total = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
+    return np.diff(total[np.cumsum(counts)], prepend=0)
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:
