@@ -12,13 +12,13 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from manifests.hashing import below
+from manifests.hashing import below, mix64
 from manifests.rows import Rows
 from manifests.tokens import Tokenizer
 from training import config as knobs
 from training.config import ConfigError
-from training.layout import IGNORED, Layout, Micro, before, layout_of_pieces
-from training.spans import Spans, drawn
+from training.layout import IGNORED, Layout, MaskKind, Micro, before, layout_of_pieces, spread, sums
+from training.spans import Spans, stream
 
 #: Shares of the predicted tokens that are seen as the mask token, and as any token (J. Devlin et
 #: al., BERT, 2019).
@@ -63,19 +63,21 @@ class Objective:
         """Each ordinary token is predicted with probability `mask_share`, at its own place."""
         assert self.mask is not None  # __init__ has looked
         length = rows.tokens.shape[1]
-        places = np.arange(length)
+        places = np.arange(length, dtype=np.uint64)
         share = np.uint64(below(self.knobs.mask_share))
-        picked = drawn(self.seed, "mlm", samples[:, None], places) < share
-        picked &= self.ordinary[rows.tokens] & (places < rows.filled()[:, None])
+        picked = mix64(stream(self.seed, "mlm", samples)[:, None] ^ places) < share
+        picked &= self.ordinary[rows.tokens] & (places < rows.filled().astype(np.uint64)[:, None])
         row, place = np.nonzero(picked)
         tokens = rows.tokens.astype(np.int64)
         own = tokens[row, place]
         labels = np.full(tokens.shape, IGNORED, np.int64)
         labels[row, place] = own
         choices = np.flatnonzero(self.ordinary)
-        other = drawn(self.seed, "mlm other", samples[row], place) % np.uint64(len(choices))
-        how = drawn(self.seed, "mlm as", samples[row], place)
-        seen = np.where(how < np.uint64(below(MASKED + OTHER)), choices[other], own)
+        other = mix64(stream(self.seed, "mlm other", samples)[row] ^ places[place])
+        how = mix64(stream(self.seed, "mlm as", samples)[row] ^ places[place])
+        seen = np.where(
+            how < np.uint64(below(MASKED + OTHER)), choices[other % np.uint64(len(choices))], own
+        )
         tokens[row, place] = np.where(how < np.uint64(below(MASKED)), self.mask, seen)
         layout = layout_of_pieces(np.diff(rows.starts), rows.lengths, length, "both")
         return _micro(tokens, labels, layout, rows, samples)
@@ -85,7 +87,8 @@ class Objective:
         likely."""
         counts = np.diff(rows.starts)
         begins = before(counts, rows.lengths)
-        draws = drawn(self.seed, "prefix", np.repeat(samples, counts), begins)
+        streams = np.repeat(stream(self.seed, "prefix", samples), counts)
+        draws = mix64(streams ^ begins.astype(np.uint64))
         prefixes = (draws % np.maximum(rows.lengths, 1).astype(np.uint64)).astype(np.int64)
         return _following(rows.tokens.astype(np.int64), rows.lengths, prefixes, rows, samples)
 
@@ -112,20 +115,19 @@ def _following(
     samples: np.ndarray,
 ) -> Micro:
     """The next token of the same piece, but for those that are in its prefix."""
-    counts = np.diff(rows.starts)
-    length = tokens.shape[1]
-    layout = layout_of_pieces(
-        counts, lengths, length, "causal" if prefixes is None else "prefix", prefixes
-    )
-    labels = np.full(tokens.shape, IGNORED, np.int64)
+    counts, length = np.diff(rows.starts), tokens.shape[1]
+    kind: MaskKind = "causal" if prefixes is None else "prefix"
+    layout = layout_of_pieces(counts, lengths, length, kind, prefixes)
+    labels = np.empty(tokens.shape, np.int64)
     labels[:, :-1] = tokens[:, 1:]
-    # A place predicts nothing where the next one begins a document (padding is the last of them)
-    # or belongs to a prefix, and nowhere in padding.
-    positions = layout.positions.numpy()
-    labels[:, :-1][positions[:, 1:] == 0] = IGNORED
+    labels[:, -1] = IGNORED
     if layout.prefix is not None:
-        labels[:, :-1][layout.prefix.numpy()[:, 1:]] = IGNORED
-    labels[layout.documents.numpy() == counts[:, None]] = IGNORED
+        np.copyto(labels[:, :-1], IGNORED, where=layout.prefix.numpy()[:, 1:])
+    row = np.arange(len(counts)) * length
+    ends = np.repeat(row, counts) + before(counts, lengths) + lengths
+    filled = sums(counts, lengths)
+    labels.reshape(-1)[ends - 1] = IGNORED
+    labels.reshape(-1)[spread(row + filled, length - filled)] = IGNORED
     return _micro(tokens, labels, layout, rows, samples)
 
 

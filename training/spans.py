@@ -13,19 +13,18 @@ import numpy as np
 from manifests.hashing import mix64, salt
 from manifests.rows import Rows
 from training import config as knobs
-from training.layout import before, counted, sums
+from training.layout import before, spread
 
 MULTIPLE = 16  # rows are filled up to a multiple of this, as kernels of matrix products like it
 
 _BITS = 20  # of places, and of the draws that they are chosen by: rows of a million tokens
 
 
-def drawn(seed: int, purpose: str, samples: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """64 random bits that belong to a seed, a purpose, a sample and a place in its row: uint64, of
-    the shape that samples and places have together."""
+def stream(seed: int, purpose: str, samples: np.ndarray) -> np.ndarray:
+    """64 bits that belong to a seed, a purpose and a sample: uint64. What is drawn at a place of
+    the sample's row is `mix64(stream ^ place)`."""
     with np.errstate(over="ignore"):
-        own = mix64(samples.astype(np.uint64) + np.uint64(salt(seed, "objective", purpose)))
-    return mix64(own ^ places.astype(np.uint64))
+        return mix64(samples.astype(np.uint64) + np.uint64(salt(seed, "objective", purpose)))
 
 
 class Spans:
@@ -66,54 +65,54 @@ class Spans:
         of each are seen and not predicted. `ordinary`: entries that may be taken out."""
         counts, lengths = np.diff(rows.starts), rows.lengths.astype(np.int64)
         row = np.repeat(np.arange(len(counts)), counts)
-        tokens = rows.tokens[np.arange(rows.tokens.shape[1]) < rows.filled()[:, None]]
-        taken, heads = self.taken(
-            lengths, ordinary[tokens], samples[row], before(counts, rows.lengths)
+        width = rows.tokens.shape[1]
+        tokens = rows.tokens[np.arange(width) < rows.filled()[:, None]].astype(np.int64)
+        taken, piece, heads = self.taken(
+            lengths, ordinary[tokens], samples[row], before(counts, lengths)
         )
-        length = self.length(rows.tokens.shape[1])
-        left = lengths - sums(lengths, taken) + sums(lengths, heads)
-        spans = sums(lengths, heads)
-        ahead = sums(lengths, taken) + spans + (spans > 0)
+        noise, spans = (np.bincount(of, minlength=len(row)) for of in (piece, piece[heads]))
+        left, ahead = lengths - noise + spans, noise + spans + (spans > 0)
+        length = self.length(width)
         begins = row * length + before(counts, left + ahead)
         written = np.full(len(counts) * length, self.fill, np.int64)
-        number = before(lengths, heads)  # at a head, which span of its piece it is
-        visible = ~taken | heads
-        place = np.repeat(begins, lengths) + before(lengths, visible)
-        shown = np.where(heads, self.sentinels[np.where(heads, number, 0)], tokens)
-        written[place[visible]] = shown[visible]
-        place = np.repeat(begins + left, lengths) + before(lengths, taken) + number
-        written[place[heads]] = self.sentinels[number[heads]]
-        written[(place + heads)[taken]] = tokens[taken]
-        last = (begins + left + ahead - 1)[spans > 0]
-        written[last] = self.sentinels[spans[spans > 0]]
+        number = before(noise, heads)  # at a head: which span of its piece begins
+        sentinels = self.sentinels[number[heads]]
+        place = spread(begins + left, noise) + number + heads
+        written[place] = tokens[taken]
+        written[place[heads] - 1] = sentinels
+        written[(begins + left + ahead - 1)[spans > 0]] = self.sentinels[spans[spans > 0]]
+        stays = np.ones(len(tokens), bool)
+        stays[taken[~heads]] = False
+        tokens[taken[heads]] = sentinels
+        written[spread(begins, left)] = tokens[stays]
         return written.reshape(-1, length), left + ahead, left
 
     def taken(
         self, lengths: np.ndarray, ordinary: np.ndarray, samples: np.ndarray, begins: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Which tokens are taken out, and which of them are the first of a span: both bool.
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which of all tokens are taken out (ascending numbers), the piece of each, and whether it
+        is the first of a span (bool).
 
-        `lengths`, `samples`, `begins`: of each piece, its first token's place in its row included;
+        `lengths`, `samples`, `begins`: of each piece, `begins` its first token's place in its row;
         `ordinary`: of each token, whether it may be taken. All ways to set the spans between the
         tokens that stay, and all lengths of spans that add up, are equally likely.
         """
-        own = sums(lengths, ordinary)
+        free = np.flatnonzero(ordinary)
+        own = np.diff(np.searchsorted(free, np.cumsum(lengths)), prepend=0)
         noise, spans = self.noise(own)
-        gaps = np.where(spans > 0, own - noise + 1, 0)
-        chosen = self._chosen("gaps", gaps, spans, samples, begins)
-        gap = counted(gaps)[chosen]  # of each span: how many tokens before it stay
-        place = counted(noise)
-        begin = place == 0
-        begin[~begin] = self._chosen(
+        slots = np.where(spans > 0, own - noise + 1, 0)
+        gaps = np.flatnonzero(self._chosen("gaps", slots, spans, samples, begins))
+        gaps -= np.repeat(np.cumsum(slots) - slots, spans)  # tokens that stay before each span
+        heads = spread(np.zeros(len(noise), np.int64), noise) == 0
+        heads[~heads] = self._chosen(
             "breaks", np.maximum(noise - 1, 0), np.maximum(spans - 1, 0), samples, begins
         )
-        place += gap[np.cumsum(begin) - 1] + np.repeat(np.cumsum(own) - own, noise)
-        taken = np.zeros(len(ordinary), bool)
-        taken[np.flatnonzero(ordinary)[place]] = True
-        # A special token divides the span that it is in; what is then too many is left in place.
-        heads = taken & ~(np.roll(taken, 1) & (counted(lengths) > 0))
-        taken &= before(lengths, heads) + heads <= np.repeat(spans, lengths)
-        return taken, heads & taken
+        taken = free[spread(np.cumsum(own) - own, noise) + gaps[np.cumsum(heads) - 1]]
+        # A special token divides the span that it is in: of all spans the first ones are taken.
+        piece = np.repeat(np.arange(len(noise)), noise)
+        heads[1:] = (np.diff(taken) > 1) | (np.diff(piece) > 0)
+        kept = before(noise, heads) + heads <= spans[piece]
+        return taken[kept], piece[kept], heads[kept]
 
     def _chosen(
         self,
@@ -125,13 +124,12 @@ class Spans:
     ) -> np.ndarray:
         """Which of the slots of each piece are chosen, `wanted` of them: those with the lowest
         draws (bool, one piece after the other)."""
-        place = counted(slots)
-        draws = drawn(
-            self.seed, purpose, np.repeat(samples, slots), np.repeat(begins, slots) + place
-        )
-        low = draws >> np.uint64(64 - _BITS) << np.uint64(_BITS) | place.astype(np.uint64)
-        piece = np.arange(len(slots), dtype=np.uint64) << np.uint64(2 * _BITS)
-        keys = np.repeat(piece, slots) | low
+        places = spread(begins, slots).astype(np.uint64)
+        keys = mix64(np.repeat(stream(self.seed, purpose, samples), slots) ^ places)
+        keys >>= np.uint64(64 - _BITS)
+        keys <<= np.uint64(_BITS)
+        keys |= places
+        keys |= np.repeat(np.arange(len(slots), dtype=np.uint64) << np.uint64(2 * _BITS), slots)
         some = wanted > 0
         bounds = np.zeros(len(slots), np.uint64)
         bounds[some] = np.sort(keys)[(np.cumsum(slots) - slots + wanted - 1)[some]] + np.uint64(1)
