@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,7 @@ from manifests.tokens import Tokenizer as TokenizerFacts
 
 LENGTH, PIECES, SHARE, BITS = 64, 6, 0.2, 1
 EOS, PAD = 256, 257
+MORE = ("<|mask|>", *(f"<|sentinel_{number}|>" for number in range(8)))
 WORDS = ("mill", "grinds", "grain", "every", "field", "into", "flour", "for", "bread", "people")
 SOURCES = {"web": 60, "code": 25, "books": 8}  # documents
 WEIGHTS = {"web": 0.5, "code": 0.3, "books": 0.2}
@@ -81,11 +82,14 @@ def make(
     seed: int = 20,
     weights: Mapping[str, float] | None = None,
     shard_rows: int = 500,
+    special: bool = False,
 ) -> Manifest:
-    """Writes the directory and gives its manifest."""
+    """Writes the directory and gives its manifest. `special`: the tokenizer also has a mask token
+    and sentinels."""
     directory.mkdir(parents=True, exist_ok=True)
     weights = weights or WEIGHTS
-    tokenizer = _tokenizer(directory)
+    more = MORE if special else ()
+    tokenizer = _tokenizer(directory, more)
     documents = {name: _documents(name, count) for name, count in SOURCES.items()}
     _corpus(directory, documents)
     splits: dict[str, dict[str, Split]] = {}
@@ -123,7 +127,7 @@ def make(
         dtype="uint16",
         max_docs_per_row=PIECES,
         packing=Packing("best_fit", 1),
-        tokenizer=_facts(directory / "tokenizer" / "tokenizer.json"),
+        tokenizer=_facts(directory / "tokenizer" / "tokenizer.json", more),
         dealing=Dealing(
             ALGORITHM,
             VERSION,
@@ -293,13 +297,13 @@ def _file(
     return File(path, len(table), len(data), hashlib.sha256(data).hexdigest(), tokens or {})
 
 
-def _tokenizer(directory: Path) -> Callable[[str], list[int]]:
+def _tokenizer(directory: Path, more: Sequence[str]) -> Callable[[str], list[int]]:
     """Bytes as tokens: the alphabet of byte-level BPE without merges."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     made = Tokenizer(BPE({character: number for number, character in enumerate(alphabet)}, []))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
-    made.add_special_tokens(["<|endoftext|>", "<|pad|>"])
+    made.add_special_tokens(["<|endoftext|>", "<|pad|>", *more])
     (directory / "tokenizer").mkdir(exist_ok=True)
     made.save(str(directory / "tokenizer" / "tokenizer.json"))
 
@@ -310,17 +314,18 @@ def _tokenizer(directory: Path) -> Callable[[str], list[int]]:
     return encode
 
 
-def _facts(path: Path) -> TokenizerFacts:
+def _facts(path: Path, more: Sequence[str]) -> TokenizerFacts:
     data = path.read_bytes()
+    own = dict(zip(more, range(PAD + 1, PAD + 1 + len(more)), strict=True))
     return TokenizerFacts(
         path="tokenizer/tokenizer.json",
         sha256=hashlib.sha256(data).hexdigest(),
         bytes=len(data),
-        size=258,
+        size=PAD + 1 + len(more),
         eos=EOS,
         bos=None,
         pad=PAD,
-        mask=None,
-        sentinels=(),
-        special={"<|endoftext|>": EOS, "<|pad|>": PAD},
+        mask=own.get("<|mask|>"),
+        sentinels=tuple(token for name, token in own.items() if "sentinel" in name),
+        special={"<|endoftext|>": EOS, "<|pad|>": PAD, **own},
     )

@@ -377,6 +377,8 @@ def _problems(config: Config) -> Iterator[tuple[str, str]]:
         yield "schedule.warmup", f"{config.schedule.warmup} of {train.steps} steps"
     if config.objective.kind != "causal" and not model.document_mask:
         yield "model.document_mask", f"objective.kind={config.objective.kind} wants it"
+    if config.objective.span_length < 1:
+        yield "objective.span_length", f"{config.objective.span_length} is below 1"
     if config.guard.least > config.guard.window:
         yield "guard.least", f"{config.guard.least} is above guard.window ({config.guard.window})"
 

@@ -1,7 +1,8 @@
 """What the model is given: tokens, labels, and which tokens belong together.
 
-What may live here: `Micro` and `Layout`, and making a layout of the lengths of pieces. No model, no
-files. All tensors have the rows first, so that a micro-batch can be cut along dimension 0.
+What may live here: `Micro` and `Layout`, making a layout of the lengths of pieces, and the
+arithmetic of values that stand in groups, one group after the other. No model, no files. All
+tensors have the rows first, so that a micro-batch can be cut along dimension 0.
 """
 
 from __future__ import annotations
@@ -88,41 +89,50 @@ def layout_of_pieces(
 
     Raises ValueError where the documents of a row are longer than it.
     """
-    lengths = lengths.astype(np.int64)
-    ends = np.cumsum(counts)
-    rest = length - sums(counts, lengths)
+    lengths, ends = lengths.astype(np.int64), np.cumsum(counts)
+    filled = sums(counts, lengths)
+    rest = length - filled
     if rest.min(initial=0) < 0:
-        raise ValueError(f"documents of {length - rest.min()} tokens in a row of {length}")
+        raise ValueError(f"documents of {filled.max()} tokens in a row of {length}")
     padded = rest > 0
     whole = np.insert(lengths, ends[padded], rest[padded])
-    numbers = counted(counts + padded)
-    begins = np.cumsum(whole) - whole
-    positions = np.arange(len(counts) * length) - np.repeat(begins, whole)
+    numbers = spread(np.zeros(len(counts), np.int64), counts + padded).astype(np.int32)
+    positions = spread(np.zeros(len(whole), np.int64), whole).astype(np.int32)
     shape = (len(counts), length)
     prefix = None
     if prefixes is not None:
-        seen = positions < np.repeat(np.insert(prefixes, ends[padded], 0), whole)
-        prefix = torch.from_numpy(seen.reshape(shape))
+        bounds = np.insert(prefixes, ends[padded], 0).astype(np.int32)
+        prefix = torch.from_numpy((positions < np.repeat(bounds, whole)).reshape(shape))
     return Layout(
         mask=mask,
-        documents=torch.from_numpy(np.repeat(numbers, whole).astype(np.int32).reshape(shape)),
-        positions=torch.from_numpy(positions.astype(np.int32).reshape(shape)),
+        documents=torch.from_numpy(np.repeat(numbers, whole).reshape(shape)),
+        positions=torch.from_numpy(positions.reshape(shape)),
         prefix=prefix,
         starts=torch.from_numpy(_starts(whole)),
         longest=_rounded(int(whole.max(initial=1)), length),
     )
 
 
-def counted(counts: np.ndarray) -> np.ndarray:
-    """0 to n - 1 for each n of `counts`, one after the other: int64."""
-    places: np.ndarray = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+def spread(begins: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """begin, begin + 1, ... of each group, as many as it counts, group after group: int64."""
+    counts = counts.astype(np.int64)
+    places = np.repeat(begins - (np.cumsum(counts) - counts), counts)
+    places += np.arange(len(places))
     return places
 
 
 def sums(counts: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The sums of groups of values that stand one after the other, `counts` in each: int64."""
-    ends = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])[np.cumsum(counts)]
-    return np.diff(ends, prepend=0)
+    """The sum of each group of values: int64."""
+    total = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
+    return np.diff(total[np.cumsum(counts)], prepend=0)
+
+
+def before(counts: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """For each of the values, which stand in groups of `counts`, the sum of those before it in its
+    group: int64."""
+    total = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
+    found: np.ndarray = total[:-1] - np.repeat(total[np.cumsum(counts) - counts], counts)
+    return found
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:
