@@ -228,6 +228,18 @@ class Products(TorchDispatchMode):
         return found
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_on_a_gpu_the_loss_is_that_of_the_cpu(compiled: bool) -> None:
+    inputs = made(300, 130)
+    options: dict[str, Any] = {"z_loss": 1e-3, "chunk": 128}
+    wanted = passed(linear_cross_entropy, *inputs, **options)
+    there = [tensor.cuda() for tensor in inputs]
+    found = passed(linear_cross_entropy, *there, compiled=compiled, **options)
+    near([tensor.cpu() for tensor in found], wanted, 1e-5)
+
+
 # ---------------------------------------------------------------- a vocabulary over ranks
 
 

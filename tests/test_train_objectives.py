@@ -363,7 +363,7 @@ def test_spans_shorter_than_a_token_are_refused() -> None:
 @pytest.fixture(scope="module")
 def special_manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("special")
-    make(directory, special=True)
+    make(directory, samples=200, special=True)
     return directory
 
 
@@ -372,9 +372,9 @@ def test_a_model_learns_what_each_objective_wants(
     special_manifest: Path, tmp_path: Path, kind: str
 ) -> None:
     """From even odds among all tokens to less than those of the letters alone."""
-    overrides = ("train.steps=40", "optimizer.lr=0.01", "checkpoint.every=100")
+    overrides = ("train.steps=15", "optimizer.lr=0.02", "checkpoint.every=100")
     made = config(special_manifest, tmp_path / kind, f"objective.kind={kind}", *overrides)
     run_ranks(1, train, made)
     losses = [line["loss"] for line in lines(tmp_path / kind, "health")]
     assert losses[0] == pytest.approx(math.log(267), abs=0.3)
-    assert sum(losses[-5:]) / 5 < math.log(26)
+    assert sum(losses[-3:]) / 3 < math.log(26)
