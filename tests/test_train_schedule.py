@@ -87,16 +87,25 @@ def test_no_step_is_a_jump(run: tuple[int, Schedule]) -> None:
     assert all(abs(b - a) <= most * (1 + 1e-9) for a, b in pairwise(found))
 
 
-def resumed(config: Config) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """Rates and losses of the last three of six steps: in one go, and after a resume."""
-    here = world.join(config)
+Seen = list[tuple[float, float]]
+
+
+def resumed(configs: list[Config]) -> list[tuple[Seen, Seen]]:
+    """Of each run, rates and losses of the last three of six steps: in one go, and after a
+    resume."""
+    here = world.join(configs[0])
+    return [both(config, here) for config in configs]
+
+
+def both(config: Config, here: world.World) -> tuple[Seen, Seen]:
+    """Of one run."""
+    kept: Seen = []
     first = loop.Trainer(config, here)
     for step in range(6):
         if step == 3:
             first.step = 3
             first.save()
             first.checkpoints.wait()
-            kept = []
         result = first.one(step)
         if step >= 3:
             kept.append((result.rate, result.loss))
@@ -106,12 +115,14 @@ def resumed(config: Config) -> tuple[list[tuple[float, float]], list[tuple[float
     return kept, [(result.rate, result.loss) for result in again]
 
 
-@pytest.mark.parametrize("kind", ["adamw", "lion", "adafactor", "sophia"])
 def test_a_resumed_run_has_the_rates_and_losses_of_an_undisturbed_one(
-    toy_manifest: Path, tmp_path: Path, kind: str
+    toy_manifest: Path, tmp_path: Path
 ) -> None:
     knobs = ("optimizer.hessian_every=2", "schedule.kind=wsd", "schedule.decay=0.5")
-    here = config(toy_manifest, tmp_path, f"optimizer.kind={kind}", *knobs)
-    undisturbed, after = run_ranks(1, resumed, here)[0]
-    assert after == undisturbed
-    assert len({rate for rate, _ in after}) == 3
+    kinds = ("adamw", "lion", "adafactor", "sophia")
+    each = [
+        config(toy_manifest, tmp_path / kind, f"optimizer.kind={kind}", *knobs) for kind in kinds
+    ]
+    for undisturbed, after in run_ranks(1, resumed, each)[0]:
+        assert after == undisturbed
+        assert len({rate for rate, _ in after}) == 3
