@@ -17,6 +17,15 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests marked `gpu` skip without one."""
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("no GPU")
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Real archives and labelled pages; the tests that need them skip where they are not."""

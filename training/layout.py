@@ -65,27 +65,59 @@ def layout_of(
 
     Raises ValueError where the documents of a row are longer than it.
     """
-    documents = np.empty((len(lengths), length), np.int32)
-    positions = np.empty((len(lengths), length), np.int32)
-    all_lengths: list[np.ndarray] = []
-    for row, own in enumerate(lengths):
-        own = np.asarray(own, dtype=np.int64)
-        rest = length - int(own.sum())
-        if rest < 0:
-            raise ValueError(f"documents of {int(own.sum())} tokens in a row of {length}")
-        whole = np.append(own, rest) if rest else own
-        begins = np.cumsum(whole) - whole
-        documents[row] = np.repeat(np.arange(len(whole), dtype=np.int32), whole)
-        positions[row] = np.arange(length) - np.repeat(begins, whole)
-        all_lengths.append(whole)
-    joined = np.concatenate(all_lengths) if all_lengths else np.empty(0, np.int64)
+    counts = np.array([len(own) for own in lengths], np.int64)
+    joined = np.concatenate([np.asarray(own, np.int64) for own in lengths] or [counts])
+    return layout_of_pieces(counts, joined, length, mask)
+
+
+def layout_of_pieces(
+    counts: np.ndarray,
+    lengths: np.ndarray,
+    length: int,
+    mask: MaskKind,
+    prefixes: np.ndarray | None = None,
+) -> Layout:
+    """The same of all documents one after the other: `counts` (rows,) are those of each row,
+    `lengths` (documents,) their tokens, `prefixes` (documents,) how many first tokens of each its
+    whole document may see.
+
+    Raises ValueError where the documents of a row are longer than it.
+    """
+    lengths = lengths.astype(np.int64)
+    ends = np.cumsum(counts)
+    rest = length - sums(counts, lengths)
+    if rest.min(initial=0) < 0:
+        raise ValueError(f"documents of {length - rest.min()} tokens in a row of {length}")
+    padded = rest > 0
+    whole = np.insert(lengths, ends[padded], rest[padded])
+    numbers = counted(counts + padded)
+    begins = np.cumsum(whole) - whole
+    positions = np.arange(len(counts) * length) - np.repeat(begins, whole)
+    shape = (len(counts), length)
+    prefix = None
+    if prefixes is not None:
+        seen = positions < np.repeat(np.insert(prefixes, ends[padded], 0), whole)
+        prefix = torch.from_numpy(seen.reshape(shape))
     return Layout(
         mask=mask,
-        documents=torch.from_numpy(documents),
-        positions=torch.from_numpy(positions),
-        starts=torch.from_numpy(_starts(joined)),
-        longest=_rounded(int(joined.max(initial=1)), length),
+        documents=torch.from_numpy(np.repeat(numbers, whole).astype(np.int32).reshape(shape)),
+        positions=torch.from_numpy(positions.astype(np.int32).reshape(shape)),
+        prefix=prefix,
+        starts=torch.from_numpy(_starts(whole)),
+        longest=_rounded(int(whole.max(initial=1)), length),
     )
+
+
+def counted(counts: np.ndarray) -> np.ndarray:
+    """0 to n - 1 for each n of `counts`, one after the other: int64."""
+    places: np.ndarray = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return places
+
+
+def sums(counts: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The sums of groups of values that stand one after the other, `counts` in each: int64."""
+    ends = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])[np.cumsum(counts)]
+    return np.diff(ends, prepend=0)
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
+from torch import Tensor
 
 from manifests.tokens import Manifest
 from training import config as knobs
@@ -25,13 +23,13 @@ from training.checkpoint import Checkpoints
 from training.data.batches import Batches
 from training.data.loader import Loader, Portion
 from training.data.logs import Logs
+from training.gradients import clip
 from training.guard import Guard, Spike
 from training.layout import IGNORED
 from training.metrics import Metrics
 from training.model import Shape
 from training.objectives import Objective
 from training.optim import Sophia
-from training.optim.sharded import gradients
 from training.parallel import build
 from training.passes import Passes
 from training.precision import Scaler
@@ -74,7 +72,7 @@ class Trainer:
             config.model, self.manifest.tokenizer.size, self.objective.length(length)
         )
         self.model = build(config, self.shape, world)
-        self.passes = Passes(self.model, world, len(self.manifest.sources))
+        self.passes = Passes(self.model, world, len(self.manifest.sources), config.parallel.reshard)
         self.optimizer = optim.build(self.model, config.optimizer)
         self.scaler = Scaler(config.parallel)
         self.checkpoints = Checkpoints(self.run, config.checkpoint, world)
@@ -144,8 +142,10 @@ class Trainer:
         counts = self._counts(portion)
         factor = (self.scaler.scale / counts[0].clamp(min=1)).float()
         sums = self.world.sum(self.passes.run(portion.micros, factor))
-        norm = clip(list(self.model.parameters()), self.config.optimizer.clip, self.scaler.scale)
-        (total, *by_source, whole), (labels, digest) = read(torch.cat([sums, norm[None]]), counts)
+        most, scale = self.config.optimizer.clip, self.scaler.scale
+        norm = clip(self.model.parameters(), most, scale, self.world)
+        numbers = torch.cat([sums, norm[None].to(sums.device)])
+        (total, *by_source, whole), (labels, digest) = read(numbers, counts)
         finite = math.isfinite(total) and math.isfinite(whole)
         rate = optim.rate(step, self.steps, self.config.optimizer, self.config.schedule)
         if finite:
@@ -187,8 +187,8 @@ class Trainer:
         kept = [parameter.grad for parameter in parameters]
         sophia.zero_grad(set_to_none=True)
         self.passes.hessian(portion.micros, factor, self.config.seed, step)
-        if math.isfinite(clip(parameters, None, self.scaler.scale).item()):  # else fp16's overflow
-            sophia.observe(labels)
+        if math.isfinite(clip(parameters, None, self.scaler.scale, self.world).item()):
+            sophia.observe(labels)  # else fp16 overflowed
         for parameter, gradient in zip(parameters, kept, strict=True):
             parameter.grad = gradient
 
@@ -207,21 +207,6 @@ class Trainer:
         return Loader(
             batches, self.objective, self.world, train.micro_batch, self.config.data.prefetch
         )
-
-
-def clip(parameters: Sequence[nn.Parameter], most: float | None, scale: float) -> Tensor:
-    """The norm of all gradients together, over all ranks, divided by `scale` (fp64, on the device,
-    which is not waited for); with it the gradients themselves, which are scaled down where the norm
-    is above `most`."""
-    total = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-    norm = (total.full_tensor() if isinstance(total, DTensor) else total).double() / scale
-    if most is not None:
-        torch._foreach_mul_(
-            gradients(parameters), (most / (norm + 1e-6)).clamp(max=1.0).float() / scale
-        )
-    elif scale != 1.0:
-        torch._foreach_mul_(gradients(parameters), 1.0 / scale)
-    return norm
 
 
 def read(numbers: Tensor, counts: Tensor) -> tuple[list[float], list[int]]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.distributed.fsdp import FSDPModule
 
+from training.gradients import expect
 from training.layout import IGNORED, Micro
 from training.model import Transformer
 from training.sampled import uniforms
@@ -20,16 +20,18 @@ from training.world import World
 class Passes:
     """The plain way: one micro-batch after the other through the whole model."""
 
-    def __init__(self, model: Transformer, world: World, sources: int) -> None:
+    def __init__(
+        self, model: Transformer, world: World, sources: int, reshard: bool = True
+    ) -> None:
         self.model, self.world, self.sources = model, world, sources
+        self.reshard = reshard
 
     def run(self, micros: list[Micro], factor: Tensor) -> Tensor:
         """Passes over this rank's micro-batches: (1 + 2 * sources,) fp64 on the device, of this
         rank alone: the sum of losses (z-loss included); cross-entropy, then labels, by source."""
         sums = torch.zeros(1 + 2 * self.sources, dtype=torch.float64, device=self.world.device)
         for number, micro in enumerate(micros):
-            if isinstance(self.model, FSDPModule):
-                self.model.set_requires_gradient_sync(number == len(micros) - 1)
+            expect(self.model, number == len(micros) - 1, self.reshard)
             micro = micro.to(self.world.device)
             total, each = self.model(micro.tokens, micro.layout, micro.labels)
             (total * factor).backward()
@@ -40,8 +42,7 @@ class Passes:
         """The same passes, with labels drawn from the model's own distribution in the place of the
         true ones: gradients for `Sophia.observe`."""
         for number, micro in enumerate(micros):
-            if isinstance(self.model, FSDPModule):
-                self.model.set_requires_gradient_sync(number == len(micros) - 1)
+            expect(self.model, number == len(micros) - 1, self.reshard)
             draws = uniforms(seed, step, micro.samples, micro.tokens.shape[1])
             micro = micro.to(self.world.device)
             draws = draws.to(self.world.device)

@@ -88,14 +88,26 @@ def sizes(parallel: knobs.Parallel, ranks: int) -> dict[str, int]:
 def join(config: knobs.Config) -> World:
     """Joins the process group that the environment speaks of, or one of this process alone.
 
-    Raises ConfigError where ranks and `parallel` do not agree.
+    Raises ConfigError where ranks, devices and `parallel` do not agree.
     """
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    local = int(os.environ.get("LOCAL_RANK", rank))
-    kind = config.parallel.device
-    if kind == "auto":
-        kind = "cuda" if torch.cuda.is_available() else "cpu"
-    by_dimension = sizes(config.parallel, size)
+    sizes(config.parallel, size)  # before anything is started
+    device = _device(config.parallel.device, int(os.environ.get("LOCAL_RANK", rank)))
+    backend = "gloo"
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        backend = "cpu:gloo,cuda:nccl"
+    if size > 1:
+        dist.init_process_group(backend)
+    else:
+        dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
+    return divide(config, device)
+
+
+def divide(config: knobs.Config, device: torch.device) -> World:
+    """The process group's ranks, divided as `parallel` says. Raises ConfigError where they, or the
+    rows of a batch, cannot be."""
+    by_dimension = sizes(config.parallel, dist.get_world_size())
     data_ranks = by_dimension["replicate"] * by_dimension["shard"]
     portion = config.train.micro_batch * data_ranks
     if config.train.batch % portion:
@@ -103,19 +115,22 @@ def join(config: knobs.Config) -> World:
             f"train.batch: {config.train.batch} is no multiple of train.micro_batch "
             f"({config.train.micro_batch}) times {data_ranks} data ranks"
         )
-    device = torch.device(kind, local if kind == "cuda" else None)  # type: ignore[arg-type]
-    if kind == "cuda":
-        torch.cuda.set_device(device)
-    backend = "cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo"
-    if size > 1:
-        dist.init_process_group(backend)
-    else:
-        dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
-    mesh = init_device_mesh(kind, tuple(by_dimension.values()), mesh_dim_names=DIMENSIONS)
-    data_rank = mesh.get_local_rank("replicate") * by_dimension["shard"] + mesh.get_local_rank(
-        "shard"
-    )
-    return World(rank, size, device, mesh, data_rank, data_ranks)
+    mesh = init_device_mesh(device.type, tuple(by_dimension.values()), mesh_dim_names=DIMENSIONS)
+    replica, shard = mesh.get_local_rank("replicate"), mesh.get_local_rank("shard")
+    data_rank = replica * by_dimension["shard"] + shard
+    return World(dist.get_rank(), dist.get_world_size(), device, mesh, data_rank, data_ranks)
+
+
+def _device(wanted: str, local: int) -> torch.device:
+    """The device of this host's process number `local`."""
+    gpus = torch.cuda.device_count()
+    if wanted == "cpu" or (wanted == "auto" and not gpus):
+        return torch.device("cpu")
+    if not gpus:
+        raise ConfigError("parallel.device: cuda, and there is no GPU")
+    if local >= gpus:
+        raise ConfigError(f"launch.workers: at least {local + 1}, and there are {gpus} GPUs")
+    return torch.device("cuda", local)
 
 
 def leave() -> None:
