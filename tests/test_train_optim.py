@@ -303,6 +303,30 @@ def test_a_checkpoint_brings_state_and_the_configuration_knobs() -> None:
     assert [len(group["params"]) for group in other.param_groups] == [3, 2]
 
 
+def going(config: knobs.Config, begin: int) -> list[float]:
+    """Losses of the steps from `begin` to the fifth; what three steps have made is saved."""
+    trainer = loop.Trainer(config, world.join(config))
+    if begin:
+        trainer.restore(begin)
+    losses = []
+    for step in range(begin, 5):
+        if step == 3 and not begin:
+            trainer.step = 3
+            trainer.save()
+            trainer.checkpoints.wait()
+        losses.append(trainer.one(step).loss)
+    return losses
+
+
+def test_sums_of_rows_and_columns_go_to_other_numbers_of_ranks(
+    toy_manifest: Path, tmp_path: Path
+) -> None:
+    """Adafactor's state has shapes of its own; saved by two ranks, loaded by one."""
+    here = config(toy_manifest, tmp_path, "optimizer.kind=adafactor", "train.micro_batch=4")
+    undisturbed = run_ranks(2, going, here, 0)[0]
+    assert run_ranks(1, going, here, 3)[0] == pytest.approx(undisturbed[3:], rel=1e-6)
+
+
 # ---------------------------------------------------------------- Sophia's estimate
 
 
