@@ -107,19 +107,22 @@ class Optimizer:
     lr: float = 1e-3
     """Learning rate at its peak."""
     min_lr: float = 1e-4
-    """Learning rate at the end."""
+    """Learning rate in the last step (not with schedule.kind=constant)."""
     beta1: float = 0.9
-    """Decay of the first moment, per step."""
+    """Decay of the first moment, per step (lion: how much of the momentum is in an update;
+    adafactor has no first moment)."""
     beta2: float = 0.95
-    """Decay of the second moment (lion: of the momentum; sophia: of the Hessian), per step."""
+    """Decay of the second moment (lion: of the momentum), per step; sophia: of the Hessian, per
+    estimate; adafactor has 1 - t**-0.8, as published, whatever is here."""
     eps: float = 1e-8
-    """Added to the denominator (adafactor: 1e-30 to squares, as published, whatever is here)."""
+    """Added to the denominator (sophia: the least denominator; adafactor: 1e-30 is added to
+    squares, as published, whatever is here)."""
     weight_decay: float = 0.1
     """Decoupled weight decay."""
     clip: float | None = 1.0
     """Largest norm of all gradients together; null does not clip."""
     rho: float = 0.05
-    """sophia: at what multiple of the Hessian an update is clipped."""
+    """sophia: what the Hessian is multiplied by in the denominator; smaller clips more."""
     hessian_every: int = 10
     """sophia: steps from one estimate of the Hessian to the next."""
 
@@ -373,6 +376,8 @@ def _problems(config: Config) -> Iterator[tuple[str, str]]:
         yield "model.attention", f"varlen cannot do objective.kind={config.objective.kind}"
     if config.optimizer.min_lr > config.optimizer.lr:
         yield "optimizer.min_lr", f"{config.optimizer.min_lr} is above optimizer.lr"
+    if config.optimizer.kind == "sophia" and parallel.tensor * parallel.pipeline > 1:
+        yield "optimizer.kind", "sophia wants parallel.tensor=1 and parallel.pipeline=1"
     if train.steps is not None and config.schedule.warmup > train.steps:
         yield "schedule.warmup", f"{config.schedule.warmup} of {train.steps} steps"
     if config.objective.kind != "causal" and not model.document_mask:

@@ -29,6 +29,7 @@ from training.layout import IGNORED
 from training.metrics import Metrics
 from training.model import Shape
 from training.objectives import Objective
+from training.optim import Sophia
 from training.parallel import build
 from training.passes import Passes
 from training.precision import Scaler
@@ -49,6 +50,10 @@ class Result:
     digest: str  # of the batch, 16 hex digits
     waited: float  # seconds for the batch
     seconds: float
+    skipped: bool  # no update was made, since loss or norm are not finite
+    overflow: (
+        bool  # skipped because of the scale of fp16, which was lowered: no affair of the guard
+    )
 
 
 class Trainer:
@@ -89,7 +94,10 @@ class Trainer:
             self.step += 1
             self.write(result)
             self.stop.beat(self.step)
-            if spike := self.guard.look(self.step - 1, result.loss, result.norm):
+            spike = None
+            if not result.overflow:  # all else that is not finite is a spike
+                spike = self.guard.look(self.step - 1, result.loss, result.norm)
+            if spike:
                 self.back(spike)
                 continue
             stopping = self.stop.wanted()
@@ -124,45 +132,65 @@ class Trainer:
     # ------------------------------------------------------------ a step
 
     def one(self, step: int) -> Result:
-        """One step: gradients of the whole batch, clipped, and an update."""
+        """One step: gradients of the whole batch, clipped, and an update.
+
+        A step whose loss or norm is not finite moves nothing. The device is waited for once, for
+        loss, norm and counts together (another time where Sophia looks at the Hessian).
+        """
         began = time.perf_counter()
         portion = self.loader.get(step)
-        labels, digest = self._counts(portion)
-        sums = self.passes.run(portion.micros, self._factor(labels))
-        sums = self.world.sum(sums)
+        counts = self._counts(portion)
+        factor = (self.scaler.scale / counts[0].clamp(min=1)).float()
+        sums = self.world.sum(self.passes.run(portion.micros, factor))
         most, scale = self.config.optimizer.clip, self.scaler.scale
-        norm = float(clip(self.model.parameters(), most, scale, self.world))
+        norm = clip(self.model.parameters(), most, scale, self.world)
+        numbers = torch.cat([sums, norm[None].to(sums.device)])
+        (total, *by_source, whole), (labels, digest) = read(numbers, counts)
+        finite = math.isfinite(total) and math.isfinite(whole)
         rate = optim.rate(step, self.steps, self.config.optimizer, self.config.schedule)
-        finite = math.isfinite(norm)
         if finite:
+            if (
+                isinstance(self.optimizer, Sophia)
+                and step % self.config.optimizer.hessian_every == 0
+            ):
+                self._observe(self.optimizer, portion, factor, labels, step)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
             self.optimizer.step()
-        self.scaler.update(finite)
+        lowered = self.scaler.update(finite)
         self.optimizer.zero_grad(set_to_none=True)
-        total, *by_source = sums.tolist()
         sources = len(by_source) // 2
         return Result(
-            loss=total / labels,
-            norm=norm,
+            loss=total / max(labels, 1),
+            norm=whole,
             rate=rate,
             labels=labels,
             by_source=list(zip(by_source[:sources], map(int, by_source[sources:]), strict=True)),
-            digest=digest,
+            digest=f"{digest & (1 << 64) - 1:016x}",
             waited=portion.waited,
             seconds=time.perf_counter() - began,
+            skipped=not finite,
+            overflow=lowered and math.isfinite(total),
         )
 
-    def _counts(self, portion: Portion) -> tuple[int, str]:
-        """Labels of the whole batch (at least 1), and its digest."""
+    def _counts(self, portion: Portion) -> Tensor:
+        """Labels of the whole batch, and its digest: (2,) int64, on the device."""
         own = sum(int((micro.labels != IGNORED).sum()) for micro in portion.micros)
-        counts = torch.tensor([own, portion.digest], dtype=torch.int64, device=self.world.device)
-        labels, digest = self.world.sum(counts).tolist()
-        return max(labels, 1), f"{digest & (1 << 64) - 1:016x}"
+        counts = torch.tensor([own, portion.digest], dtype=torch.int64)
+        return self.world.sum(counts.to(self.world.device))
 
-    def _factor(self, labels: int) -> Tensor:
-        """What the sum of losses is multiplied by before the backward pass."""
-        return torch.tensor(self.scaler.scale / labels, device=self.world.device)
+    def _observe(
+        self, sophia: Sophia, portion: Portion, factor: Tensor, labels: int, step: int
+    ) -> None:
+        """Lets Sophia see the Hessian; the step's gradients are as they were afterwards."""
+        parameters = list(self.model.parameters())
+        kept = [parameter.grad for parameter in parameters]
+        sophia.zero_grad(set_to_none=True)
+        self.passes.hessian(portion.micros, factor, self.config.seed, step)
+        if math.isfinite(clip(parameters, None, self.scaler.scale, self.world).item()):
+            sophia.observe(labels)  # else fp16 overflowed
+        for parameter, gradient in zip(parameters, kept, strict=True):
+            parameter.grad = gradient
 
     def write(self, result: Result) -> None:
         """Logs a step."""
@@ -179,6 +207,13 @@ class Trainer:
         return Loader(
             batches, self.objective, self.world, train.micro_batch, self.config.data.prefetch
         )
+
+
+def read(numbers: Tensor, counts: Tensor) -> tuple[list[float], list[int]]:
+    """The values of an fp64 and an int64 tensor of one device, fetched from it together."""
+    together = torch.cat([numbers.view(torch.int64), counts]).cpu()
+    fractions, whole = torch.split(together, [len(numbers), len(counts)])
+    return fractions.view(torch.float64).tolist(), whole.tolist()
 
 
 def main(config: knobs.Config, world: World) -> dict[str, Any]:

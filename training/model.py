@@ -25,6 +25,7 @@ from training import config as knobs
 from training.attention import Backend, Mask, attend, choose, prepare
 from training.layout import Layout
 from training.loss import linear_cross_entropy
+from training.sampled import drawn
 
 VOCABULARY_MULTIPLE = 128  # rows of the embedding are filled up to this
 
@@ -139,21 +140,22 @@ class Head(nn.Module):
         self.norm = nn.RMSNorm(shape.dim, eps=model.norm_eps)
         self.out = nn.Linear(shape.dim, shape.rows, bias=False)
 
-    def forward(self, x: Tensor, labels: Tensor | None) -> Tensor | tuple[Tensor, Tensor]:
-        """Logits (rows, L, vocabulary); with labels the sum of losses, and each one (rows, L)."""
+    def forward(
+        self, x: Tensor, labels: Tensor | None, draws: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Logits (rows, L, vocabulary); with labels the sum of losses, and each one (rows, L). With
+        draws (rows, L) the labels are the model's own (training/sampled.py), without z-loss."""
         x, weight = self.norm(x), self.out.weight
         if labels is None:
             whole = weight.full_tensor() if isinstance(weight, DTensor) else weight
             return F.linear(x, whole[: self.vocab])
         own, first, group = part(weight)
+        own = own[: max(0, self.vocab - first)]
+        hidden, flat, z_loss = x.flatten(0, 1), labels.flatten(), self.z_loss
+        if draws is not None:  # the whole vocabulary is here (config._problems)
+            flat, z_loss = drawn(hidden, own, flat, draws.flatten(), self.chunk), 0.0
         total, each = linear_cross_entropy(
-            x.flatten(0, 1),
-            own[: max(0, self.vocab - first)],
-            labels.flatten(),
-            z_loss=self.z_loss,
-            chunk=self.chunk,
-            group=group,
-            first=first,
+            hidden, own, flat, z_loss=z_loss, chunk=self.chunk, group=group, first=first
         )
         return total, each.view(labels.shape).clone()  # FSDP2 warns of outputs that are views
 
@@ -178,7 +180,11 @@ class Transformer(nn.Module):
             self.head.out.weight = self.embed.weight
 
     def forward(
-        self, tokens: Tensor, layout: Layout, labels: Tensor | None = None
+        self,
+        tokens: Tensor,
+        layout: Layout,
+        labels: Tensor | None = None,
+        draws: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """As `Head.forward`; `tokens`: (rows, L) int64."""
         x = self.embed(tokens)
@@ -186,7 +192,7 @@ class Transformer(nn.Module):
         mask = prepare(layout, self.backend(x, layout), self.knobs.document_mask)
         for block in self.blocks.values():
             x = block(x, rotation, mask)
-        out: Tensor | tuple[Tensor, Tensor] = self.head(x, labels)
+        out: Tensor | tuple[Tensor, Tensor] = self.head(x, labels, draws)
         return out
 
     def backend(self, x: Tensor, layout: Layout) -> Backend:

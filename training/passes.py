@@ -13,6 +13,7 @@ from torch import Tensor
 from training.gradients import expect
 from training.layout import IGNORED, Micro
 from training.model import Transformer
+from training.sampled import uniforms
 from training.world import World
 
 
@@ -36,6 +37,17 @@ class Passes:
             (total * factor).backward()
             tally(sums, total.detach(), each, micro, self.sources)
         return sums
+
+    def hessian(self, micros: list[Micro], factor: Tensor, seed: int, step: int) -> None:
+        """The same passes, with labels drawn from the model's own distribution in the place of the
+        true ones: gradients for `Sophia.observe`."""
+        for number, micro in enumerate(micros):
+            expect(self.model, number == len(micros) - 1, self.reshard)
+            draws = uniforms(seed, step, micro.samples, micro.tokens.shape[1])
+            micro = micro.to(self.world.device)
+            draws = draws.to(self.world.device)
+            total, _ = self.model(micro.tokens, micro.layout, micro.labels, draws)
+            (total * factor).backward()
 
 
 def tally(sums: Tensor, total: Tensor, each: Tensor, micro: Micro, sources: int) -> None:

@@ -2,5 +2,6 @@
 
 from training.optim.build import build
 from training.optim.schedule import rate
+from training.optim.sophia import Sophia
 
-__all__ = ["build", "rate"]
+__all__ = ["Sophia", "build", "rate"]

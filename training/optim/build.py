@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import torch
 from torch import nn
 
 from training import config as knobs
+from training.optim.adafactor import Adafactor
+from training.optim.adamw import AdamW
+from training.optim.lion import Lion
+from training.optim.sharded import Sharded
+from training.optim.sophia import Sophia
 
 
-def build(model: nn.Module, optimizer: knobs.Optimizer) -> torch.optim.Optimizer:
-    """An optimiser of all parameters; matrices decay, norms do not."""
+def build(model: nn.Module, optimizer: knobs.Optimizer) -> Sharded:
+    """An optimiser of all parameters. Matrices decay, that of the embedding too; norms do not."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    matrices = [parameter for parameter in parameters if parameter.dim() > 1]
+    vectors = [parameter for parameter in parameters if parameter.dim() <= 1]
     groups = [
-        {
-            "params": [parameter for parameter in parameters if parameter.dim() > 1],
-            "weight_decay": optimizer.weight_decay,
-        },
-        {
-            "params": [parameter for parameter in parameters if parameter.dim() <= 1],
-            "weight_decay": 0.0,
-        },
+        {"params": matrices, "weight_decay": optimizer.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(
-        groups,
-        lr=optimizer.lr,
-        betas=(optimizer.beta1, optimizer.beta2),
-        eps=optimizer.eps,
-        fused=True,
-    )
+    lr, betas = optimizer.lr, (optimizer.beta1, optimizer.beta2)
+    if optimizer.kind == "lion":
+        return Lion(groups, lr, *betas)
+    if optimizer.kind == "adafactor":
+        return Adafactor(groups, lr)
+    if optimizer.kind == "sophia":
+        return Sophia(groups, lr, *betas, optimizer.eps, optimizer.rho)
+    return AdamW(groups, lr, *betas, optimizer.eps)
