@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 
 from manifests.tokens import Manifest
 from training import config as knobs
-from training import optim
+from training import optim, passes
 from training.checkpoint import Checkpoints
 from training.data.batches import Batches
 from training.data.loader import Loader, Portion
@@ -30,8 +30,7 @@ from training.layout import IGNORED
 from training.metrics import Metrics
 from training.model import Shape
 from training.objectives import Objective
-from training.parallel import build
-from training.passes import Passes
+from training.parallel import DTYPES, build
 from training.precision import Scaler
 from training.run import open_run
 from training.stop import Interrupted, Stop
@@ -68,7 +67,8 @@ class Trainer:
             config.model, self.manifest.tokenizer.size, self.objective.length(length)
         )
         self.model = build(config, self.shape, world)
-        self.passes = Passes(self.model, world, len(self.manifest.sources))
+        dtype = DTYPES[config.parallel.precision]
+        self.passes = passes.choose(self.model, world, len(self.manifest.sources), dtype)
         self.optimizer = optim.build(self.model, config.optimizer)
         self.scaler = Scaler(config.parallel)
         self.checkpoints = Checkpoints(self.run, config.checkpoint, world)
@@ -131,7 +131,8 @@ class Trainer:
         labels, digest = self._counts(portion)
         sums = self.passes.run(portion.micros, self._factor(labels))
         sums = self.world.sum(sums)
-        norm = clip(list(self.model.parameters()), self.config.optimizer.clip, self.scaler.scale)
+        parameters = list(self.model.parameters())
+        norm = clip(parameters, self.config.optimizer.clip, self.scaler.scale, self.world)
         rate = optim.rate(step, self.steps, self.config.optimizer, self.config.schedule)
         finite = math.isfinite(norm)
         if finite:
@@ -181,12 +182,16 @@ class Trainer:
         )
 
 
-def clip(parameters: Sequence[nn.Parameter], most: float | None, scale: float) -> float:
+def clip(
+    parameters: Sequence[nn.Parameter], most: float | None, scale: float, world: World
+) -> float:
     """The norm of all gradients together, over all ranks, divided by `scale`; with it the gradients
     themselves, which are scaled down where the norm is above `most`."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     norm = nn.utils.get_total_norm(gradients)
     whole = (norm.full_tensor() if isinstance(norm, DTensor) else norm) / scale
+    if world.stages > 1:
+        whole = world.sum_stages(whole.double().square()).sqrt()
     factor = 1.0 / scale
     if most is not None:
         factor *= min(1.0, most / (float(whole) + 1e-6))

@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from training import config as knobs
 from training.model import Shape, Transformer, initial
+from training.pipeline import keep_stage
 from training.world import World
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -24,6 +25,7 @@ def build(config: knobs.Config, shape: Shape, world: World) -> Transformer:
     """The model of this rank, sharded, with its first values."""
     with torch.device("meta"):
         model = Transformer(shape, config.model, config.train)
+        keep_stage(model, world)
     _shard(model, config.parallel, world)
     model.to_empty(device=world.device)
     fill(model, config, str(world.device))

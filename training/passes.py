@@ -7,6 +7,10 @@ the ranks, of (sum of losses) * `factor`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
@@ -14,6 +18,18 @@ from torch.distributed.fsdp import FSDPModule
 from training.layout import IGNORED, Micro
 from training.model import Transformer
 from training.world import World
+
+if TYPE_CHECKING:
+    from training.pipeline import Pipeline
+
+
+def choose(model: Transformer, world: World, sources: int, dtype: torch.dtype) -> Passes | Pipeline:
+    """The passes for a mesh; `dtype`: of hidden states."""
+    if world.stages == 1:
+        return Passes(model, world, sources)
+    from training.pipeline import Pipeline  # which imports this module
+
+    return Pipeline(model, world, sources, dtype)
 
 
 class Passes:
@@ -34,6 +50,31 @@ class Passes:
             (total * factor).backward()
             tally(sums, total.detach(), each, micro, self.sources)
         return sums
+
+    def evaluate(self, micros: list[Micro]) -> Tensor:
+        """Sums as of `run`, without gradients. Ranks must give as many micro-batches each."""
+        sums = torch.zeros(1 + 2 * self.sources, dtype=torch.float64, device=self.world.device)
+        with resting(self.model):
+            for micro in micros:
+                micro = micro.to(self.world.device)
+                total, each = self.model(micro.tokens, micro.layout, micro.labels)
+                tally(sums, total, each, micro, self.sources)
+        return sums
+
+
+@contextmanager
+def resting(model: Transformer) -> Iterator[None]:
+    """Evaluation without gradients. What was gathered is freed at the end: left as it is, a later
+    pass would see it in place of parameters that have been loaded since."""
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train()
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
 
 
 def tally(sums: Tensor, total: Tensor, each: Tensor, micro: Micro, sources: int) -> None:
