@@ -23,10 +23,13 @@ from training.pipeline import spans
 LAYOUTS = {
     "pipeline 2": (2, ("parallel.pipeline=2",)),
     "pipeline 2 x shard 2": (4, ("parallel.pipeline=2", "parallel.shard=2")),
-    "pipeline 2 x replicate 2": (4, ("parallel.pipeline=2", "parallel.replicate=2")),
     "pipeline 3": (3, ("parallel.pipeline=3",)),
 }
-UNEVEN = ("model.layers=3", "train.micro_batch=1", "train.z_loss=1e-3", "optimizer.clip=0.05")
+#: Stages of one and two blocks (of 3); micro-batches of one row, so that a rank has four or eight.
+UNEVEN = (
+    *("model.layers=3", "train.micro_batch=1", "train.z_loss=1e-3", "optimizer.clip=0.05"),
+    "schedule.kind=constant",
+)
 
 
 def whole(tensor: Tensor) -> np.ndarray:
@@ -54,58 +57,67 @@ def one_step(config: Config) -> dict[str, Any]:
         world.leave()
 
 
+@pytest.fixture(scope="module")
+def alone(toy_manifest: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The first step on one process."""
+    run = tmp_path_factory.mktemp("alone")
+    return run_ranks(1, one_step, config(toy_manifest, run, *UNEVEN))[0]
+
+
+@pytest.fixture(scope="module")
+def whole_run(toy_manifest: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six steps on one process."""
+    run = tmp_path_factory.mktemp("whole")
+    run_ranks(1, train, config(toy_manifest, run, *UNEVEN))
+    return run
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_gradients_norm_and_sums_are_those_of_one_process(
-    toy_manifest: Path, tmp_path: Path, layout: str
+    toy_manifest: Path, tmp_path: Path, alone: dict[str, Any], layout: str
 ) -> None:
+    """With padding, document masks, accumulation and the z-loss."""
     ranks, parallel = LAYOUTS[layout]
-    [alone] = run_ranks(1, one_step, config(toy_manifest, tmp_path / "one", *UNEVEN))
-    found = run_ranks(ranks, one_step, config(toy_manifest, tmp_path / "other", *UNEVEN, *parallel))
+    found = run_ranks(ranks, one_step, config(toy_manifest, tmp_path, *UNEVEN, *parallel))
     gradients: dict[str, np.ndarray] = {}
     for rank in found:
         assert rank["sums"] == pytest.approx(alone["sums"], rel=1e-6)
         assert rank["looked"] == pytest.approx(alone["sums"], rel=1e-6)
-        assert rank["norm"] == pytest.approx(alone["norm"], rel=1e-5)
         gradients |= rank["gradients"]
     assert len({(str(rank["sums"]), rank["norm"]) for rank in found}) == 1
     assert gradients.keys() == alone["gradients"].keys()
-    squares = sum(float(np.square(g, dtype=np.float64).sum()) for g in alone["gradients"].values())
-    assert alone["norm"] == pytest.approx(squares**0.5, rel=1e-5)
-    for name, gradient in gradients.items():
+    for name, gradient in alone["gradients"].items():
+        largest = np.abs(gradient).max()
         np.testing.assert_allclose(
-            gradient, alone["gradients"][name], rtol=2e-5, atol=1e-7, err_msg=name
+            gradients[name], gradient, rtol=2e-5, atol=2e-5 * largest, err_msg=name
         )
+    squares = sum(np.square(g, dtype=np.float64).sum() for g in alone["gradients"].values())
+    assert found[0]["norm"] == pytest.approx(squares**0.5, rel=1e-5)
 
 
 def losses(run: Path) -> list[float]:
     return [line["loss"] for line in lines(run, "health")]
 
 
-def test_a_run_gives_the_losses_and_digests_of_one_process(
-    toy_manifest: Path, tmp_path: Path
+def test_a_run_gives_the_losses_and_digests_of_one_process_and_the_same_bits_each_time(
+    toy_manifest: Path, tmp_path: Path, whole_run: Path
 ) -> None:
-    run_ranks(1, train, config(toy_manifest, tmp_path / "one", *UNEVEN))
-    run_ranks(2, train, config(toy_manifest, tmp_path / "two", *UNEVEN, "parallel.pipeline=2"))
-    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-6)
-    one, two = (lines(tmp_path / name, "batches") for name in ("one", "two"))
-    assert one == two
-
-
-def test_a_run_goes_on_with_other_stages_and_back(toy_manifest: Path, tmp_path: Path) -> None:
-    """Two steps each on 1 process, 2 stages, 1 process: with the moments of the optimiser."""
-    parts = tmp_path / "parts"
-    for ranks, steps in ((1, 2), (2, 4), (1, 6)):
-        overrides = (f"train.steps={steps}", f"parallel.pipeline={ranks}", "schedule.kind=constant")
-        run_ranks(ranks, train, config(toy_manifest, parts, *UNEVEN, *overrides))
-    constant = config(toy_manifest, tmp_path / "whole", *UNEVEN, "schedule.kind=constant")
-    run_ranks(1, train, constant)
-    assert losses(parts) == pytest.approx(losses(tmp_path / "whole"), rel=1e-6)
-
-
-def test_the_same_stages_give_the_same_bits(toy_manifest: Path, tmp_path: Path) -> None:
-    for name in ("one", "two"):
+    for name in ("first", "second"):
         run_ranks(2, train, config(toy_manifest, tmp_path / name, *UNEVEN, "parallel.pipeline=2"))
-    assert losses(tmp_path / "one") == losses(tmp_path / "two")
+    found = losses(tmp_path / "first")
+    assert found == losses(tmp_path / "second")
+    assert found == pytest.approx(losses(whole_run), rel=1e-6)
+    assert lines(tmp_path / "first", "batches") == lines(whole_run, "batches")
+
+
+def test_a_run_goes_on_with_other_stages_and_back(
+    toy_manifest: Path, tmp_path: Path, whole_run: Path
+) -> None:
+    """Two steps each on 1 process, 2 stages, 1 process: with the moments of the optimiser."""
+    for ranks, steps in ((1, 2), (2, 4), (1, 6)):
+        overrides = (*UNEVEN, f"train.steps={steps}", f"parallel.pipeline={ranks}")
+        run_ranks(ranks, train, config(toy_manifest, tmp_path, *overrides))
+    assert losses(tmp_path) == pytest.approx(losses(whole_run), rel=1e-6)
 
 
 def test_hidden_states_of_half_precision_travel_as_such(toy_manifest: Path, tmp_path: Path) -> None:
@@ -136,12 +148,11 @@ def evaluated(config: Config) -> list[list[float]]:
         world.leave()
 
 
-@pytest.mark.parametrize("reshard", ["true", "false"])
 def test_evaluation_sees_the_weights_of_now_at_every_layout(
-    toy_manifest: Path, tmp_path: Path, reshard: str
+    toy_manifest: Path, tmp_path: Path
 ) -> None:
     """Micro-batches of any number and shapes; no gathered weights of before."""
-    said = (*UNEVEN, f"parallel.reshard={reshard}")
+    said = (*UNEVEN, "parallel.reshard=false")
     [alone] = run_ranks(1, evaluated, config(toy_manifest, tmp_path / "one", *said))
     assert alone[0] != pytest.approx(alone[1], rel=1e-3)
     two = config(toy_manifest, tmp_path / "two", *said, "parallel.pipeline=2")
@@ -182,9 +193,9 @@ def joined(config: Config) -> str:
 
 
 def test_what_cannot_be_divided_is_refused_in_one_line(toy_manifest: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="^model.tied: "):
+    with pytest.raises(ConfigError, match=r"^model\.tied: "):
         config(toy_manifest, tmp_path, "parallel.pipeline=2", "model.tied=true")
-    with pytest.raises(ConfigError, match="^parallel.pipeline: 3 stages of 2 layers$"):
+    with pytest.raises(ConfigError, match=r"^parallel\.pipeline: 3 stages of 2 layers$"):
         config(toy_manifest, tmp_path, "parallel.pipeline=3")
     few = config(toy_manifest, tmp_path, "parallel.pipeline=2", "train.micro_batch=8")
     for said in run_ranks(2, joined, few):
