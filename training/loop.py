@@ -30,7 +30,7 @@ from training.layout import IGNORED
 from training.metrics import Metrics
 from training.model import Shape
 from training.objectives import Objective
-from training.parallel import DTYPES, build
+from training.parallel import build
 from training.precision import Scaler
 from training.run import open_run
 from training.stop import Interrupted, Stop
@@ -67,8 +67,8 @@ class Trainer:
             config.model, self.manifest.tokenizer.size, self.objective.length(length)
         )
         self.model = build(config, self.shape, world)
-        dtype = DTYPES[config.parallel.precision]
-        self.passes = passes.choose(self.model, world, len(self.manifest.sources), dtype)
+        sources = len(self.manifest.sources)
+        self.passes = passes.choose(self.model, world, sources, config.parallel)
         self.optimizer = optim.build(self.model, config.optimizer)
         self.scaler = Scaler(config.parallel)
         self.checkpoints = Checkpoints(self.run, config.checkpoint, world)

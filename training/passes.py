@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
+from training import config as knobs
 from training.layout import IGNORED, Micro
 from training.model import Transformer
 from training.world import World
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
     from training.pipeline import Pipeline
 
 
-def choose(model: Transformer, world: World, sources: int, dtype: torch.dtype) -> Passes | Pipeline:
-    """The passes for a mesh; `dtype`: of hidden states."""
+def choose(
+    model: Transformer, world: World, sources: int, parallel: knobs.Parallel
+) -> Passes | Pipeline:
+    """The passes of this rank's model, or of its stage of it."""
     if world.stages == 1:
         return Passes(model, world, sources)
-    from training.pipeline import Pipeline  # which imports this module
+    from training.parallel import DTYPES  # here, since these import this module
+    from training.pipeline import Pipeline
 
-    return Pipeline(model, world, sources, dtype)
+    return Pipeline(model, world, sources, DTYPES[parallel.precision])
 
 
 class Passes:
