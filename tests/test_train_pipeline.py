@@ -17,12 +17,14 @@ from tests.ranks import run_ranks
 from tests.trainers import config, lines, train
 from training import world
 from training.config import Config, ConfigError
-from training.loop import Trainer, clip
+from training.gradients import clip
+from training.loop import Trainer
 from training.pipeline import spans
 
 LAYOUTS = {
     "pipeline 2": (2, ("parallel.pipeline=2",)),
     "pipeline 2 x shard 2": (4, ("parallel.pipeline=2", "parallel.shard=2")),
+    "pipeline 2 x tensor 2": (4, ("parallel.pipeline=2", "parallel.tensor=2")),
     "pipeline 3": (3, ("parallel.pipeline=3",)),
 }
 #: Stages of one and two blocks (of 3); micro-batches of one row, so that a rank has four or eight.
@@ -50,7 +52,7 @@ def one_step(config: Config) -> dict[str, Any]:
             for name, p in trainer.model.named_parameters()
             if p.grad is not None
         }
-        norm = clip(list(trainer.model.parameters()), None, 1.0, here)
+        norm = float(clip(trainer.model.parameters(), None, 1.0, here))
         return {"looked": looked, "sums": sums, "gradients": gradients, "norm": norm}
     finally:
         trainer.loader.close()

@@ -175,12 +175,15 @@ class Parallel:
     """Of the forward and backward passes; parameters, gradients' sums and moments are fp32. fp16
     has dynamic loss scaling."""
     fp8: bool = False
-    """Matrix products of the blocks in float8 (a GPU that has it; with bf16)."""
+    """Matrix products of the blocks in float8 (a GPU that has it; with bf16 and tensor=1).
+    Validation is computed in bf16."""
     activations: Literal["keep", "selective", "full"] = "keep"
     """Activation checkpointing: `selective` computes all but matrix products and attention anew in
     the backward pass, `full` whole blocks."""
     reshard: bool = True
-    """Free gathered parameters after the forward pass and gather them again for the backward."""
+    """Free gathered parameters after the forward pass and gather them again for the backward, and
+    reduce gradients after each micro-batch. Otherwise both are done once a step, and each rank has
+    memory for all parameters (in `precision`) and all gradients (fp32)."""
     offload: bool = False
     """Keep parameters, gradients and optimiser in the memory of the CPU."""
     compile: bool = False
@@ -368,6 +371,12 @@ def _problems(config: Config) -> Iterator[tuple[str, str]]:
         )
     if parallel.fp8 and parallel.precision != "bf16":
         yield "parallel.fp8", "wants parallel.precision=bf16"
+    if parallel.fp8 and parallel.tensor > 1:
+        yield "parallel.fp8", f"wants parallel.tensor=1, not {parallel.tensor}"
+    if model.attention == "varlen" and parallel.precision == "fp32":
+        yield "model.attention", "varlen wants parallel.precision=bf16 or fp16"
+    if model.attention == "varlen" and config.objective.kind in ("prefix", "span"):
+        yield "model.attention", f"varlen cannot do objective.kind={config.objective.kind}"
     if config.optimizer.min_lr > config.optimizer.lr:
         yield "optimizer.min_lr", f"{config.optimizer.min_lr} is above optimizer.lr"
     if train.steps is not None and config.schedule.warmup > train.steps:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
+from torch import Tensor
 
 from manifests.tokens import Manifest
 from training import config as knobs
@@ -25,6 +23,7 @@ from training.checkpoint import Checkpoints
 from training.data.batches import Batches
 from training.data.loader import Loader, Portion
 from training.data.logs import Logs
+from training.gradients import clip
 from training.guard import Guard, Spike
 from training.layout import IGNORED
 from training.metrics import Metrics
@@ -131,8 +130,8 @@ class Trainer:
         labels, digest = self._counts(portion)
         sums = self.passes.run(portion.micros, self._factor(labels))
         sums = self.world.sum(sums)
-        parameters = list(self.model.parameters())
-        norm = clip(parameters, self.config.optimizer.clip, self.scaler.scale, self.world)
+        most, scale = self.config.optimizer.clip, self.scaler.scale
+        norm = float(clip(self.model.parameters(), most, scale, self.world))
         rate = optim.rate(step, self.steps, self.config.optimizer, self.config.schedule)
         finite = math.isfinite(norm)
         if finite:
@@ -180,24 +179,6 @@ class Trainer:
         return Loader(
             batches, self.objective, self.world, train.micro_batch, self.config.data.prefetch
         )
-
-
-def clip(
-    parameters: Sequence[nn.Parameter], most: float | None, scale: float, world: World
-) -> float:
-    """The norm of all gradients together, over all ranks, divided by `scale`; with it the gradients
-    themselves, which are scaled down where the norm is above `most`."""
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    norm = nn.utils.get_total_norm(gradients)
-    whole = (norm.full_tensor() if isinstance(norm, DTensor) else norm) / scale
-    if world.stages > 1:
-        whole = world.sum_stages(whole.double().square()).sqrt()
-    factor = 1.0 / scale
-    if most is not None:
-        factor *= min(1.0, most / (float(whole) + 1e-6))
-    if factor != 1.0:
-        torch._foreach_mul_(gradients, factor)
-    return float(whole)
 
 
 def steps_of(config: knobs.Config, length: int) -> int:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from manifests.hashing import salt
 from training import config as knobs
@@ -139,7 +140,10 @@ class Head(nn.Module):
 
     def forward(self, x: Tensor, labels: Tensor | None) -> Tensor | tuple[Tensor, Tensor]:
         """Logits (rows, L, vocabulary); with labels the sum of losses, and each one (rows, L)."""
-        x, weight = self.norm(x), self.out.weight[: self.vocab]
+        x, weight = self.norm(x), self.out.weight
+        if isinstance(weight, DTensor):
+            weight = weight.full_tensor()
+        weight = weight[: self.vocab]
         if labels is None:
             return F.linear(x, weight)
         total, each = linear_cross_entropy(
@@ -159,7 +163,12 @@ class Transformer(nn.Module):
             {str(number): Block(shape, model) for number in range(shape.layers)}
         )
         self.head = Head(shape, model, train)
-        if shape.tied:
+        self.tie()
+
+    def tie(self) -> None:
+        """Makes the output matrix the embedding, if it is to be; again whenever a parameter has
+        been replaced by another."""
+        if self.shape.tied:
             self.head.out.weight = self.embed.weight
 
     def forward(

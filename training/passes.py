@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
 from training import config as knobs
+from training.gradients import expect
 from training.layout import IGNORED, Micro
 from training.model import Transformer
 from training.world import World
@@ -29,7 +30,7 @@ def choose(
 ) -> Passes | Pipeline:
     """The passes of this rank's model, or of its stage of it."""
     if world.stages == 1:
-        return Passes(model, world, sources)
+        return Passes(model, world, sources, parallel.reshard)
     from training.parallel import DTYPES  # here, since these import this module
     from training.pipeline import Pipeline
 
@@ -39,16 +40,18 @@ def choose(
 class Passes:
     """The plain way: one micro-batch after the other through the whole model."""
 
-    def __init__(self, model: Transformer, world: World, sources: int) -> None:
+    def __init__(
+        self, model: Transformer, world: World, sources: int, reshard: bool = True
+    ) -> None:
         self.model, self.world, self.sources = model, world, sources
+        self.reshard = reshard
 
     def run(self, micros: list[Micro], factor: Tensor) -> Tensor:
         """Passes over this rank's micro-batches: (1 + 2 * sources,) fp64 on the device, of this
         rank alone: the sum of losses (z-loss included); cross-entropy, then labels, by source."""
         sums = torch.zeros(1 + 2 * self.sources, dtype=torch.float64, device=self.world.device)
         for number, micro in enumerate(micros):
-            if isinstance(self.model, FSDPModule):
-                self.model.set_requires_gradient_sync(number == len(micros) - 1)
+            expect(self.model, number == len(micros) - 1, self.reshard)
             micro = micro.to(self.world.device)
             total, each = self.model(micro.tokens, micro.layout, micro.labels)
             (total * factor).backward()
