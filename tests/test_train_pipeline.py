@@ -63,7 +63,8 @@ def one_step(config: Config) -> dict[str, Any]:
 def alone(toy_manifest: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The first step on one process."""
     run = tmp_path_factory.mktemp("alone")
-    return run_ranks(1, one_step, config(toy_manifest, run, *UNEVEN))[0]
+    found: dict[str, Any] = run_ranks(1, one_step, config(toy_manifest, run, *UNEVEN))[0]
+    return found
 
 
 @pytest.fixture(scope="module")
