@@ -172,7 +172,8 @@ class Parallel:
     tensor: int = 1
     """Ranks that share each matrix; must divide kv_heads."""
     pipeline: int = 1
-    """Ranks that the blocks are divided among (1F1B)."""
+    """Ranks that the blocks are divided among, in stages (1F1B); a step wants at least as many
+    micro-batches of each rank. Not with model.tied."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Of the forward and backward passes; parameters, gradients' sums and moments are fp32. fp16
     has dynamic loss scaling."""
@@ -366,6 +367,11 @@ def _problems(config: Config) -> Iterator[tuple[str, str]]:
         yield "parallel.tensor", f"{parallel.tensor} does not divide model.ffn ({model.ffn})"
     if model.layers < parallel.pipeline:
         yield "parallel.pipeline", f"{parallel.pipeline} stages of {model.layers} layers"
+    if model.tied and parallel.pipeline > 1:
+        yield (
+            "model.tied",
+            "embedding and output matrix are in different stages (parallel.pipeline)",
+        )
     if parallel.fp8 and parallel.precision != "bf16":
         yield "parallel.fp8", "wants parallel.precision=bf16"
     if parallel.fp8 and parallel.tensor > 1:

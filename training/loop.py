@@ -18,7 +18,7 @@ from torch import Tensor
 
 from manifests.tokens import Manifest
 from training import config as knobs
-from training import optim
+from training import optim, passes
 from training.checkpoint import Checkpoints
 from training.data.batches import Batches
 from training.data.loader import Loader, Portion
@@ -31,7 +31,6 @@ from training.model import Shape
 from training.objectives import Objective
 from training.optim import Sophia
 from training.parallel import build
-from training.passes import Passes
 from training.precision import Scaler
 from training.run import open_run, steps_of
 from training.stop import Interrupted, Stop
@@ -72,7 +71,8 @@ class Trainer:
             config.model, self.manifest.tokenizer.size, self.objective.length(length)
         )
         self.model = build(config, self.shape, world)
-        self.passes = Passes(self.model, world, len(self.manifest.sources), config.parallel.reshard)
+        sources = len(self.manifest.sources)
+        self.passes = passes.choose(self.model, world, sources, config.parallel)
         self.optimizer = optim.build(self.model, config.optimizer)
         self.scaler = Scaler(config.parallel)
         self.checkpoints = Checkpoints(self.run, config.checkpoint, world)

@@ -35,6 +35,7 @@ from training import config as knobs
 from training import fp8
 from training.attention import choose
 from training.model import Shape, Transformer, initial
+from training.pipeline import Elsewhere, keep_stage
 from training.world import World
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -60,6 +61,7 @@ def build(config: knobs.Config, shape: Shape, world: World) -> Transformer:
     choose(config.model.attention, world.device, DTYPES[parallel.precision], "causal")
     with torch.device("meta"):
         model = Transformer(shape, config.model, config.train)
+        keep_stage(model, world)
     _shard(model, parallel, world)
     place = torch.device("cpu") if parallel.offload else world.device
     model.to_empty(device=place)
@@ -129,9 +131,11 @@ def _fully_shard(model: Transformer, parallel: knobs.Parallel, world: World) -> 
     for block in model.blocks.values():
         fully_shard(block, **options, reshard_after_forward=parallel.reshard)
     if not model.shape.tied:  # a tied matrix is wanted at both ends: it stays with the root
-        fully_shard(model.embed, **options, reshard_after_forward=parallel.reshard)
-        model.embed.set_unshard_in_backward(False)  # type: ignore[operator]
-        fully_shard(model.head, **options, reshard_after_forward=False)  # its backward comes next
+        if not isinstance(model.embed, Elsewhere):
+            fully_shard(model.embed, **options, reshard_after_forward=parallel.reshard)
+            model.embed.set_unshard_in_backward(False)  # type: ignore[operator]
+        if not isinstance(model.head, Elsewhere):  # its backward comes next
+            fully_shard(model.head, **options, reshard_after_forward=False)
     fully_shard(model, **options, reshard_after_forward=False)
     for module in model.modules():
         if isinstance(module, FSDPModule):

@@ -7,14 +7,35 @@ the ranks, of (sum of losses) * `factor`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 
+from training import config as knobs
 from training.gradients import expect
 from training.layout import IGNORED, Micro
 from training.model import Transformer
 from training.sampled import uniforms
 from training.world import World
+
+if TYPE_CHECKING:
+    from training.pipeline import Pipeline
+
+
+def choose(
+    model: Transformer, world: World, sources: int, parallel: knobs.Parallel
+) -> Passes | Pipeline:
+    """The passes of this rank's model, or of its stage of it."""
+    if world.stages == 1:
+        return Passes(model, world, sources, parallel.reshard)
+    from training.parallel import DTYPES  # here, since these import this module
+    from training.pipeline import Pipeline
+
+    return Pipeline(model, world, sources, DTYPES[parallel.precision])
 
 
 class Passes:
@@ -48,6 +69,31 @@ class Passes:
             draws = draws.to(self.world.device)
             total, _ = self.model(micro.tokens, micro.layout, micro.labels, draws)
             (total * factor).backward()
+
+    def evaluate(self, micros: list[Micro]) -> Tensor:
+        """Sums as of `run`, without gradients. Ranks must give as many micro-batches each."""
+        sums = torch.zeros(1 + 2 * self.sources, dtype=torch.float64, device=self.world.device)
+        with resting(self.model):
+            for micro in micros:
+                micro = micro.to(self.world.device)
+                total, each = self.model(micro.tokens, micro.layout, micro.labels)
+                tally(sums, total, each, micro, self.sources)
+        return sums
+
+
+@contextmanager
+def resting(model: Transformer) -> Iterator[None]:
+    """Evaluation without gradients. What was gathered is freed at the end: left as it is, a later
+    pass would see it in place of parameters that have been loaded since."""
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train()
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
 
 
 def tally(sums: Tensor, total: Tensor, each: Tensor, micro: Micro, sources: int) -> None:

@@ -40,11 +40,27 @@ class World:
         """Whether this is rank 0, which writes logs and prints."""
         return self.rank == 0
 
+    @property
+    def stage(self) -> int:
+        """The stage of the pipeline that this rank holds, from 0."""
+        return self.mesh.get_local_rank("pipeline")
+
+    @property
+    def stages(self) -> int:
+        """Stages of the pipeline; 1 for none."""
+        return self.mesh["pipeline"].size()
+
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over ranks with different rows (in place)."""
         for name in ("replicate", "shard"):
             if self.mesh[name].size() > 1:
                 dist.all_reduce(tensor, group=self.mesh.get_group(name))
+        return tensor
+
+    def sum_stages(self, tensor: Tensor) -> Tensor:
+        """The sum over the stages of the pipeline (in place)."""
+        if self.stages > 1:
+            dist.all_reduce(tensor, group=self.mesh.get_group("pipeline"))
         return tensor
 
     def most(self, tensor: Tensor) -> Tensor:
@@ -114,6 +130,11 @@ def divide(config: knobs.Config, device: torch.device) -> World:
         raise ConfigError(
             f"train.batch: {config.train.batch} is no multiple of train.micro_batch "
             f"({config.train.micro_batch}) times {data_ranks} data ranks"
+        )
+    if (micros := config.train.batch // portion) < by_dimension["pipeline"]:
+        raise ConfigError(
+            f"parallel.pipeline: {by_dimension['pipeline']} stages of {micros} micro-batches a "
+            f"step; train.batch / ({data_ranks} data ranks * train.micro_batch) must be as many"
         )
     mesh = init_device_mesh(device.type, tuple(by_dimension.values()), mesh_dim_names=DIMENSIONS)
     replica, shard = mesh.get_local_rank("replicate"), mesh.get_local_rank("shard")
