@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,7 @@ from training.objectives import Objective
 from training.parallel import build
 from training.passes import Passes
 from training.precision import Scaler
-from training.run import open_run
+from training.run import open_run, started
 from training.stop import Interrupted, Stop
 from training.world import World
 
@@ -58,9 +58,7 @@ class Trainer:
     def __init__(self, config: knobs.Config, world: World) -> None:
         self.config, self.world, self.run = config, world, Path(config.run)
         self.manifest = Manifest.load(config.data.manifest)
-        if world.first:
-            open_run(config, self.manifest)
-        world.barrier()
+        self.start = open_run(config, self.manifest, world)
         length = self.manifest.sequence_length
         self.steps = steps_of(config, length)
         self.objective = Objective(config.objective, self.manifest.tokenizer, config.seed)
@@ -75,7 +73,7 @@ class Trainer:
         self.metrics = Metrics(self.run, config.log, world.first)
         self.guard = Guard(config.guard)
         self.stop = Stop(world)
-        self.step = 0
+        self.step = self.saved = 0  # steps that are done, and that the last checkpoint holds
         self.loader = self._open()
 
     # ------------------------------------------------------------ the run
@@ -85,38 +83,47 @@ class Trainer:
         where it was asked to stop and has saved."""
         if saved := self.checkpoints.steps():
             self.restore(saved[-1])
+        self.metrics.event("start", start=self.start, step=self.step, **started(self.world))
         while self.step < self.steps:
+            if self.stop.wanted():
+                self.interrupt()
             result = self.one(self.step)
             self.step += 1
             self.write(result)
             self.stop.beat(self.step)
             if spike := self.guard.look(self.step - 1, result.loss, result.norm):
+                self.stop.pause()
                 self.back(spike)
                 continue
-            stopping = self.stop.wanted()
-            last = self.step == self.steps
-            if stopping or last or self.step % self.config.checkpoint.every == 0:
+            if self.step == self.steps or self.step % self.config.checkpoint.every == 0:
                 self.save()
-            if stopping and not last:
-                self.checkpoints.wait()
-                raise Interrupted(f"stopped after step {self.step}")
         self.checkpoints.wait()
+
+    def interrupt(self) -> NoReturn:
+        """Saves what is not saved, and raises Interrupted."""
+        if self.step != self.saved:
+            self.save()
+        self.checkpoints.wait()
+        self.metrics.event("interrupted", step=self.step)
+        raise Interrupted(f"asked to stop; {self.step} of {self.steps} steps are done and saved")
 
     def save(self) -> None:
         """A checkpoint of the steps done so far."""
+        self.stop.pause()
         state = {
             "step": self.step,
             "guard": self.guard.state(),
             "scaler": self.scaler.state(),
         }
         self.checkpoints.save(self.step, self.model, self.optimizer, state)
+        self.saved = self.step
 
     def restore(self, step: int) -> None:
         """Goes to a complete checkpoint."""
         state = self.checkpoints.load(step, self.model, self.optimizer)
         self.guard.load(state["guard"])
         self.scaler.load(state["scaler"])
-        self.step = step
+        self.step = self.saved = step
 
     def back(self, spike: Spike) -> None:
         """Goes back before a spike and leaves its batch out from now on."""

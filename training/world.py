@@ -85,6 +85,18 @@ def sizes(parallel: knobs.Parallel, ranks: int) -> dict[str, int]:
     )
 
 
+def divide(config: knobs.Config, ranks: int) -> dict[str, int]:
+    """Ranks along each dimension, of which each has whole micro-batches. Raises ConfigError."""
+    found = sizes(config.parallel, ranks)
+    data_ranks = found["replicate"] * found["shard"]
+    if config.train.batch % (config.train.micro_batch * data_ranks):
+        raise ConfigError(
+            f"train.batch: {config.train.batch} is no multiple of train.micro_batch "
+            f"({config.train.micro_batch}) times {data_ranks} data ranks"
+        )
+    return found
+
+
 def join(config: knobs.Config) -> World:
     """Joins the process group that the environment speaks of, or one of this process alone.
 
@@ -95,14 +107,8 @@ def join(config: knobs.Config) -> World:
     kind = config.parallel.device
     if kind == "auto":
         kind = "cuda" if torch.cuda.is_available() else "cpu"
-    by_dimension = sizes(config.parallel, size)
+    by_dimension = divide(config, size)
     data_ranks = by_dimension["replicate"] * by_dimension["shard"]
-    portion = config.train.micro_batch * data_ranks
-    if config.train.batch % portion:
-        raise ConfigError(
-            f"train.batch: {config.train.batch} is no multiple of train.micro_batch "
-            f"({config.train.micro_batch}) times {data_ranks} data ranks"
-        )
     device = torch.device(kind, local if kind == "cuda" else None)  # type: ignore[arg-type]
     if kind == "cuda":
         torch.cuda.set_device(device)
