@@ -29,6 +29,7 @@ from training.stop import HEARTBEAT, HOPELESS, INTERRUPTED, asked
 #: The environment variable with the process id of a worker's launcher.
 LAUNCHER = "GRISTMILL_LAUNCHER"
 
+_COMMAND = [sys.executable, "-m", "training.launch"]  # a worker; its configuration comes after
 _ENDED = (0, INTERRUPTED)  # exit codes of workers that did what they should
 _FINAL = {2: 2, HOPELESS: 1}  # exit codes that end the run, and the launcher's own for them
 _BEFORE = 10.0  # times launch.stall that may go by while no step is being done
@@ -258,7 +259,7 @@ def _start(
         environment.setdefault("OMP_NUM_THREADS", str(threads))
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", "training.launch", str(Path(config.run) / "config.yaml")],
+            [*_COMMAND, str(Path(config.run) / "config.yaml")],
             stdin=subprocess.DEVNULL,
             stderr=says,
             env=environment,
