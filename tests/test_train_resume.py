@@ -6,9 +6,11 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
@@ -42,10 +44,8 @@ def train_until(config: Config, step: int, act: Callable[[int], None]) -> int:
 
     trainer.write = written  # type: ignore[method-assign]
     stop.listen(lambda number: None)
-    try:
+    with suppress(Killed, stop.Interrupted):
         trainer.train()
-    except (Killed, stop.Interrupted):
-        pass
     return trainer.step
 
 
@@ -53,9 +53,13 @@ def die(rank: int) -> None:
     raise Killed
 
 
+def ask(rank: int) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def ask_rank_1(rank: int) -> None:
     if rank == 1:
-        os.kill(os.getpid(), signal.SIGTERM)
+        ask(rank)
 
 
 def final(config: Config) -> dict[str, Any]:
@@ -76,8 +80,9 @@ def final(config: Config) -> dict[str, Any]:
         world.leave()
 
 
-def whole(value: Any) -> Any:
-    return value.full_tensor() if hasattr(value, "full_tensor") else value
+def whole(value: Any) -> np.ndarray:
+    value = value.full_tensor() if hasattr(value, "full_tensor") else value
+    return value.numpy()
 
 
 def log(run: Path, name: str, *keys: str) -> dict[int, tuple[Any, ...]]:
@@ -120,9 +125,8 @@ def test_two_resumes_in_a_row_end_bit_for_bit_where_one_run_does(
     assert end.keys() == wanted.keys()
     assert any("exp_avg_sq" in name for name in end)
     for name, value in wanted.items():
-        assert torch.equal(torch.as_tensor(value), torch.as_tensor(end[name])), name
-        if torch.is_tensor(value):
-            assert value.dtype == torch.float32, name
+        assert np.array_equal(value, end[name]), name
+        assert name == "rate" or value.dtype == end[name].dtype == np.float32, name
     begun = [line for line in lines(tmp_path / "run", "events") if line["event"] == "start"]
     assert [(line["start"], line["step"]) for line in begun] == [(1, 0), (2, 4), (3, 8)]
 
@@ -157,11 +161,11 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_step_and_saves_it(
 def test_a_resumed_run_has_the_schedules_learning_rate_and_ends_at_its_end(
     manifest: Path, tmp_path: Path
 ) -> None:
-    """nanotron #233: cosine over 1,500 steps to 10 % after none of warm-up; stopped at 1,400, the
-    next has the rate of step 1,400 and not the first one's, and 1,500 is the last."""
+    """nanotron #233, with 15 steps for its 1,500: stopped at 14, the next one has the rate of the
+    15th, not of the first, and is the last."""
     steps = ("train.steps=15", "schedule.warmup=1", "optimizer.lr=1e-3", "optimizer.min_lr=1e-4")
-    told = config(manifest, tmp_path / "run", *steps, "checkpoint.every=14")
-    run_ranks(1, train_until, told, 14, die)
+    told = config(manifest, tmp_path / "run", *steps, "checkpoint.every=100")
+    run_ranks(1, train_until, told, 14, ask)
     run_ranks(1, train_until, told, 99, die)
     assert run_ranks(1, train_until, told, 99, die) == [15]  # a third start does nothing
     rates = {line["step"]: line["rate"] for line in lines(tmp_path / "run", "health")}
@@ -247,7 +251,7 @@ def test_a_run_begun_before_there_was_a_knob_has_its_default(manifest: Path, beg
     place.write_text(json.dumps(record))
     try:
         check_run(config(manifest, begun), Manifest.load(manifest))
-        with pytest.raises(ConfigError, match="model.qk_norm: True"):
+        with pytest.raises(ConfigError, match=r"model\.qk_norm: True"):
             check_run(config(manifest, begun, "model.qk_norm=true"), Manifest.load(manifest))
         place.write_text("{")
         with pytest.raises(ConfigError, match=r"run: .*run\.json cannot be read"):
