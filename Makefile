@@ -8,7 +8,7 @@ INPUT  ?=
 RECIPE ?=
 OUTPUT ?=
 
-.PHONY: setup setup-dev crawl-filter tokens test lint bench soak lmplz clean
+.PHONY: setup setup-dev setup-train crawl-filter tokens train demo test lint bench soak lmplz clean
 
 setup: $(VENV)/.run
 setup-dev: $(VENV)/.dev
@@ -24,6 +24,12 @@ $(VENV)/.dev: $(VENV)/.run
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' >&2
 	@touch $@
 
+# The trainer: with torch.
+setup-train: $(VENV)/.train
+$(VENV)/.train: $(VENV)/.run
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train]' >&2
+	@touch $@
+
 # Crawl to clean, deduplicated Parquet. Without INPUT: the embedded sample crawl.
 crawl-filter: setup
 	@$(BIN)/python -m curation run $(or $(RECIPE),pipelines/crawl-filter.yaml) $(foreach path,$(or $(INPUT),sample),--input '$(path)') $(if $(OUTPUT),--output '$(OUTPUT)')
@@ -35,6 +41,23 @@ ifeq ($(INPUT),)
 	@test -e runs/latest || $(MAKE) --no-print-directory crawl-filter RECIPE= OUTPUT= >&2
 endif
 	@$(BIN)/python -m curation run $(or $(RECIPE),pipelines/tokens-sample.yaml) --input '$(or $(INPUT),runs/latest)' $(if $(OUTPUT),--output '$(OUTPUT)')
+
+# A training run on token shards. Without INPUT (a tokens run): runs/latest-tokens, which is made of the
+# sample crawl if need be. CONFIG: a YAML file or a preset (tiny, demo, 125m, 350m, 1.4b, 7b).
+CONFIG ?= tiny
+train: setup-train
+ifeq ($(INPUT),)
+	@test -e runs/latest-tokens || $(MAKE) --no-print-directory tokens RECIPE= OUTPUT= >&2
+endif
+	@$(BIN)/python -m training.launch '$(CONFIG)' data.manifest='$(or $(INPUT),runs/latest-tokens)' $(if $(OUTPUT),run='$(OUTPUT)')
+
+# The whole chain on the sample crawl, in a few minutes: pages, documents, tokens, a model, its text.
+demo: setup-train
+	@$(MAKE) --no-print-directory crawl-filter INPUT= RECIPE= OUTPUT=
+	@$(MAKE) --no-print-directory tokens INPUT= RECIPE= OUTPUT=
+	@$(BIN)/python -m training.launch demo data.manifest=runs/latest-tokens
+	@$(BIN)/python -m training.evaluate runs/demo
+	@$(BIN)/python -m training.generate runs/demo --prompt 'The river' --tokens 60
 
 test: lint
 	@$(BIN)/python -m pytest -q

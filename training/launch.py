@@ -66,7 +66,7 @@ def _launch(config: Config, dry: bool, quiet: bool) -> int:
         _check(config, manifest, workers)
         from training.plan import describe
 
-        print(describe(config))
+        print(describe(config, workers))
         return 0
     from training import run
 
@@ -118,7 +118,7 @@ def _check(config: Config, manifest: Manifest, ranks: int) -> None:
 def _finished(config: Config, manifest: Manifest) -> int:
     """The steps that are done, if they are all that are asked for; else 0."""
     from training.checkpoint import MARKER
-    from training.loop import steps_of
+    from training.run import steps_of
 
     places = Path(config.run).glob(f"checkpoints/step-*/{MARKER}")
     done = max((int(place.parent.name.removeprefix("step-")) for place in places), default=0)

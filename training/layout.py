@@ -36,6 +36,11 @@ class Layout:
     starts: Tensor | None = None  # (n,) int32
     longest: int = 0
 
+    def to(self, device: torch.device) -> Layout:
+        """The same on a device."""
+        moved: Layout = _each(self, lambda tensor: tensor.to(device, non_blocking=True))
+        return moved
+
 
 @dataclass(frozen=True)
 class Micro:

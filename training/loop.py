@@ -33,7 +33,7 @@ from training.objectives import Objective
 from training.parallel import build
 from training.passes import Passes
 from training.precision import Scaler
-from training.run import open_run, started
+from training.run import open_run, started, steps_of
 from training.stop import Interrupted, Stop
 from training.world import World
 
@@ -200,14 +200,6 @@ def clip(parameters: Sequence[nn.Parameter], most: float | None, scale: float) -
     if factor != 1.0:
         torch._foreach_mul_(gradients, factor)
     return float(whole)
-
-
-def steps_of(config: knobs.Config, length: int) -> int:
-    """Steps of the whole run, for rows of so many tokens."""
-    if config.train.steps is not None:
-        return config.train.steps
-    assert config.train.tokens is not None
-    return -(-config.train.tokens // (config.train.batch * length))
 
 
 def main(config: knobs.Config, world: World) -> dict[str, Any]:

@@ -99,6 +99,14 @@ def started(world: World) -> dict[str, Any]:
     return {"host": socket.gethostname(), "ranks": world.size, "torch": torch.__version__}
 
 
+def steps_of(config: knobs.Config, length: int) -> int:
+    """Steps of the whole run, for rows of so many tokens."""
+    if config.train.steps is not None:
+        return config.train.steps
+    assert config.train.tokens is not None
+    return -(-config.train.tokens // (config.train.batch * length))
+
+
 def _open(config: knobs.Config, manifest: Manifest) -> int:
     check_run(config, manifest)
     run = Path(config.run)

@@ -1,0 +1,87 @@
+"""The plan: sizes, FLOPs, memory, the Chinchilla point, and too many epochs refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.trainers import SMALL
+from training import plan
+from training.config import Config, ConfigError, load
+from training.flops import flops_per_token, parameters
+from training.model import Shape, Transformer
+
+
+def shape(config: Config) -> Shape:
+    return Shape.of(config.model, 258, 64)
+
+
+@pytest.mark.parametrize("name", ["tiny", "125m", "350m", "1.4b", "7b"])
+def test_parameters_are_those_of_the_model(name: str) -> None:
+    config = load(name)
+    own = shape(config)
+    with torch.device("meta"):
+        model = Transformer(own, config.model, config.train)
+    total = sum(parameter.numel() for parameter in model.parameters())
+    inner = total if own.tied else total - model.embed.weight.numel()
+    assert parameters(own) == (total, inner)
+
+
+def test_the_preset_of_one_point_four_has_the_published_numbers() -> None:
+    """The "1.4b" preset is 1.213 B parameters and 8.0946e9 FLOPs a token at T = 2048."""
+    own = shape(load("1.4b"))
+    total, inner = parameters(own)
+    assert round(total / 1e9, 3) == 1.213
+    assert inner == total - 32000 * 2048
+    assert flops_per_token(own, 2048) == pytest.approx(8.0946e9, rel=1e-4)
+    assert load("1.4b").train.batch * 2048 == 524_288
+
+
+def test_chinchilla_of_1e22_flops() -> None:
+    """C = 6 N D, D = 20 N: about 9.1 B parameters and 182 B tokens."""
+    best, tokens = plan.chinchilla(1e22)
+    assert best == pytest.approx(9.1e9, rel=0.01)
+    assert tokens == pytest.approx(182e9, rel=0.01)
+    assert 6 * best * tokens == pytest.approx(1e22)
+
+
+def test_memory_of_the_reference_run() -> None:
+    """Measured with the same sizes: 68 GiB at 16 rows of 2,048 tokens on one GPU; 21 GiB with full
+    activation checkpointing."""
+    config = load("1.4b")
+    assert plan.plan(config, 1).memory.total / plan.GIB == pytest.approx(68, rel=0.1)
+    full = load("1.4b", ["parallel.activations=full"])
+    assert plan.plan(full, 1).memory.total / plan.GIB == pytest.approx(21, rel=0.25)
+
+
+def test_states_are_shared_by_the_ranks_that_shard() -> None:
+    one, eight = (plan.plan(load("1.4b"), ranks).memory for ranks in (1, 8))
+    assert eight.states == pytest.approx(one.states / 8)
+    assert eight.activations == one.activations
+
+
+def test_epochs_are_those_of_the_order_and_too_many_are_refused(toy_manifest: Path) -> None:
+    given = [f"data.manifest={toy_manifest}", *SMALL, "train.steps=512"]
+    found = plan.plan(load(None, given), 1)
+    assert found.sources is not None
+    manifest = plan.Manifest.load(toy_manifest)
+    assert [s.epochs for s in found.sources] == manifest.order().epochs(512 * 8)
+    most = max(found.sources, key=lambda source: source.epochs)
+    with pytest.raises(ConfigError, match=most.name):
+        plan.plan(load(None, [*given, f"data.max_epochs={most.epochs * 0.99}"]), 1)
+
+
+def test_commands(toy_manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan.main(["--flops", "1e22", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"] == pytest.approx(9.1e9, rel=0.01)
+    assert plan.main(["1.4b", "--ranks", "8", "--price", "h100=2"]) == 0
+    told = capsys.readouterr().out
+    assert "1.21B" in told and "8.095e+09" in told and "$2" in told
+    assert plan.main(["tiny", f"data.manifest={toy_manifest}", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["sources"]) == 3
+    for wrong in (["tiny", "data.manifest=nowhere"], ["2b"], ["1.4b", "--price", "x=1"]):
+        assert plan.main(wrong) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
