@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import textwrap
 import traceback
@@ -43,6 +44,8 @@ def main(arguments: list[str]) -> int:
         return _launch(config, told.dry_run, told.quiet)
     except (ConfigError, ManifestError) as error:
         return _said(error, 2)
+    except KeyboardInterrupt:  # before there were workers
+        return 128 + signal.SIGINT
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

@@ -120,20 +120,18 @@ def supervise(config: Config, workers: int, held: IO[bytes], quiet: bool) -> int
         end = _once(config, workers, held, quiet)
         if end.code in _ENDED:
             return end.code
-        if end.code is not None:
-            reason = end.reason
-        elif asked():
-            reason = f"{end.reason}; it had been asked to stop and had not saved"
-        elif not left:
-            reason = f"{end.reason}; launch.restarts={config.launch.restarts} are used up"
-        else:
-            alert(config, end.reason)
-            _say(f"{end.reason}; starting again from the last complete checkpoint ({left} left)")
-            left -= 1
-            continue
-        alert(config, f"the run has failed: {reason}")
-        _say(reason)
-        return end.code or 1
+        if end.code is not None:  # its worker has said why
+            alert(config, f"the run has failed: {end.reason}")
+            return end.code
+        if not left or asked():
+            why = f"launch.restarts={config.launch.restarts} are used up"
+            why = "it had been asked to stop and had not saved" if asked() else why
+            alert(config, f"the run has failed: {end.reason}; {why}")
+            _say(f"{end.reason}; {why}")
+            return 1
+        alert(config, end.reason)
+        _say(f"{end.reason}; starting again from the last complete checkpoint ({left} left)")
+        left -= 1
 
 
 def alert(config: Config, reason: str) -> None:
@@ -206,8 +204,6 @@ def _watch(team: list[Worker], stall: float) -> End:
                 _forward(team, number)
             if (end := _judge(team, stall)) is not None:
                 return end
-            if not selector.get_map():
-                time.sleep(_TICK)
 
 
 def _forward(team: list[Worker], number: int) -> None:
