@@ -200,3 +200,22 @@ open(f"{run}/said-{rank}", "w").write(" ".join(os.environ[name] for name in name
     said = [(run / f"said-{rank}").read_text().split() for rank in range(2)]
     assert [words[:3] for words in said] == [["0", "0", "2"], ["1", "1", "2"]]
     assert said[0][3:] == said[1][3:] and said[0][3] == "127.0.0.1"
+
+
+def test_rank_0_of_a_launcher_at_a_terminal_is_at_one(
+    workers: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    code, _ = workers('print(sys.stderr.isatty(), end="\\r\\n", file=sys.stderr)', count=2)
+    assert code == 0
+    assert capfd.readouterr().err == "True\r\n"
+
+
+def test_a_final_failure_is_said_once_and_told(
+    workers: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, run = workers('print("it is over", file=sys.stderr); sys.exit(70)', on_alert=ALERT)
+    assert capfd.readouterr().err == "it is over\n"
+    assert alerts(run, 1) == [
+        "the run has failed: rank 0 exited with 70 before its first step: it is over"
+    ]
