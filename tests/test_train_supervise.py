@@ -121,7 +121,7 @@ beat("-")
 time.sleep(1)
 beat(2)
 if start == 1:
-    time.sleep(60)
+    os.kill(os.getpid(), signal.SIGSTOP)
 """,
         stall=0.5,
         on_alert=ALERT,
