@@ -138,7 +138,7 @@ def divided(cases: list[knobs.Config], clip: float | None = None) -> list[Found]
     world.join(cases[0])
     found = []
     for config in cases:
-        place = world.divide(config, torch.device("cpu"))
+        place = world.place(config, torch.device("cpu"))
         model = parallel.build(config, shape_of(config), place)
         first_values = {name: whole(p) for name, p in model.named_parameters()}
         own, size = ROWS // place.data_ranks, config.train.micro_batch

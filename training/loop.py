@@ -11,7 +11,7 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -31,8 +31,9 @@ from training.model import Shape
 from training.objectives import Objective
 from training.optim import Sophia
 from training.parallel import build
+from training.passes import Passes
 from training.precision import Scaler
-from training.run import open_run, steps_of
+from training.run import open_run, started, steps_of
 from training.stop import Interrupted, Stop
 from training.world import World
 
@@ -61,9 +62,7 @@ class Trainer:
     def __init__(self, config: knobs.Config, world: World) -> None:
         self.config, self.world, self.run = config, world, Path(config.run)
         self.manifest = Manifest.load(config.data.manifest)
-        if world.first:
-            open_run(config, self.manifest)
-        world.barrier()
+        self.start = open_run(config, self.manifest, world)
         length = self.manifest.sequence_length
         self.steps = steps_of(config, length)
         self.objective = Objective(config.objective, self.manifest.tokenizer, config.seed)
@@ -79,7 +78,7 @@ class Trainer:
         self.metrics = Metrics(self.run, config.log, world.first)
         self.guard = Guard(config.guard)
         self.stop = Stop(world)
-        self.step = 0
+        self.step = self.saved = 0  # steps that are done, and that the last checkpoint holds
         self.loader = self._open()
 
     # ------------------------------------------------------------ the run
@@ -89,7 +88,10 @@ class Trainer:
         where it was asked to stop and has saved."""
         if saved := self.checkpoints.steps():
             self.restore(saved[-1])
+        self.metrics.event("start", start=self.start, step=self.step, **started(self.world))
         while self.step < self.steps:
+            if self.stop.wanted():
+                self.interrupt()
             result = self.one(self.step)
             self.step += 1
             self.write(result)
@@ -98,32 +100,38 @@ class Trainer:
             if not result.overflow:  # all else that is not finite is a spike
                 spike = self.guard.look(self.step - 1, result.loss, result.norm)
             if spike:
+                self.stop.pause()
                 self.back(spike)
                 continue
-            stopping = self.stop.wanted()
-            last = self.step == self.steps
-            if stopping or last or self.step % self.config.checkpoint.every == 0:
+            if self.step == self.steps or self.step % self.config.checkpoint.every == 0:
                 self.save()
-            if stopping and not last:
-                self.checkpoints.wait()
-                raise Interrupted(f"stopped after step {self.step}")
         self.checkpoints.wait()
+
+    def interrupt(self) -> NoReturn:
+        """Saves what is not saved, and raises Interrupted."""
+        if self.step != self.saved:
+            self.save()
+        self.checkpoints.wait()
+        self.metrics.event("interrupted", step=self.step)
+        raise Interrupted(f"asked to stop; {self.step} of {self.steps} steps are done and saved")
 
     def save(self) -> None:
         """A checkpoint of the steps done so far."""
+        self.stop.pause()
         state = {
             "step": self.step,
             "guard": self.guard.state(),
             "scaler": self.scaler.state(),
         }
         self.checkpoints.save(self.step, self.model, self.optimizer, state)
+        self.saved = self.step
 
     def restore(self, step: int) -> None:
         """Goes to a complete checkpoint."""
         state = self.checkpoints.load(step, self.model, self.optimizer)
         self.guard.load(state["guard"])
         self.scaler.load(state["scaler"])
-        self.step = step
+        self.step = self.saved = step
 
     def back(self, spike: Spike) -> None:
         """Goes back before a spike and leaves its batch out from now on."""
@@ -186,6 +194,7 @@ class Trainer:
         parameters = list(self.model.parameters())
         kept = [parameter.grad for parameter in parameters]
         sophia.zero_grad(set_to_none=True)
+        assert isinstance(self.passes, Passes)  # config._problems
         self.passes.hessian(portion.micros, factor, self.config.seed, step)
         if math.isfinite(clip(parameters, None, self.scaler.scale, self.world).item()):
             sophia.observe(labels)  # else fp16 overflowed

@@ -101,13 +101,31 @@ def sizes(parallel: knobs.Parallel, ranks: int) -> dict[str, int]:
     )
 
 
+def divide(config: knobs.Config, ranks: int) -> dict[str, int]:
+    """Ranks along each dimension, of which each has whole micro-batches. Raises ConfigError."""
+    found = sizes(config.parallel, ranks)
+    data_ranks = found["replicate"] * found["shard"]
+    portion = config.train.micro_batch * data_ranks
+    if config.train.batch % portion:
+        raise ConfigError(
+            f"train.batch: {config.train.batch} is no multiple of train.micro_batch "
+            f"({config.train.micro_batch}) times {data_ranks} data ranks"
+        )
+    if (micros := config.train.batch // portion) < found["pipeline"]:
+        raise ConfigError(
+            f"parallel.pipeline: {found['pipeline']} stages of {micros} micro-batches a step; "
+            f"train.batch / ({data_ranks} data ranks * train.micro_batch) must be as many"
+        )
+    return found
+
+
 def join(config: knobs.Config) -> World:
     """Joins the process group that the environment speaks of, or one of this process alone.
 
     Raises ConfigError where ranks, devices and `parallel` do not agree.
     """
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    sizes(config.parallel, size)  # before anything is started
+    divide(config, size)  # before anything is started
     device = _device(config.parallel.device, int(os.environ.get("LOCAL_RANK", rank)))
     backend = "gloo"
     if device.type == "cuda":
@@ -117,29 +135,18 @@ def join(config: knobs.Config) -> World:
         dist.init_process_group(backend)
     else:
         dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
-    return divide(config, device)
+    return place(config, device)
 
 
-def divide(config: knobs.Config, device: torch.device) -> World:
-    """The process group's ranks, divided as `parallel` says. Raises ConfigError where they, or the
-    rows of a batch, cannot be."""
-    by_dimension = sizes(config.parallel, dist.get_world_size())
-    data_ranks = by_dimension["replicate"] * by_dimension["shard"]
-    portion = config.train.micro_batch * data_ranks
-    if config.train.batch % portion:
-        raise ConfigError(
-            f"train.batch: {config.train.batch} is no multiple of train.micro_batch "
-            f"({config.train.micro_batch}) times {data_ranks} data ranks"
-        )
-    if (micros := config.train.batch // portion) < by_dimension["pipeline"]:
-        raise ConfigError(
-            f"parallel.pipeline: {by_dimension['pipeline']} stages of {micros} micro-batches a "
-            f"step; train.batch / ({data_ranks} data ranks * train.micro_batch) must be as many"
-        )
+def place(config: knobs.Config, device: torch.device) -> World:
+    """Where this process of the group stands. Raises ConfigError as `divide` does."""
+    ranks = dist.get_world_size()
+    by_dimension = divide(config, ranks)
     mesh = init_device_mesh(device.type, tuple(by_dimension.values()), mesh_dim_names=DIMENSIONS)
     replica, shard = mesh.get_local_rank("replicate"), mesh.get_local_rank("shard")
     data_rank = replica * by_dimension["shard"] + shard
-    return World(dist.get_rank(), dist.get_world_size(), device, mesh, data_rank, data_ranks)
+    data_ranks = by_dimension["replicate"] * by_dimension["shard"]
+    return World(dist.get_rank(), ranks, device, mesh, data_rank, data_ranks)
 
 
 def _device(wanted: str, local: int) -> torch.device:
