@@ -48,7 +48,8 @@ class Logs:
     def read(run: Path) -> Logs:
         """Of a run directory; a log that is not there is empty. Raises ManifestError, in one line
         with file and line, for entries that cannot be."""
-        mixtures, skips = [], []
+        mixtures: list[Mixture] = []
+        skips: list[Skip] = []
         for where, mixture in _entries(run / MIXTURE, Mixture):
             if mixture.from_sample < 0 or mixture.from_sample % BLOCK:
                 said = f"begins at sample {mixture.from_sample}, no multiple of {BLOCK}"

@@ -89,18 +89,19 @@ def _missing(manifest: Manifest, own: bool, samples: int) -> str | None:
 
 
 def digest(rows: Rows, samples: np.ndarray) -> int:
-    """64 bits (signed) that belong to these rows; those of the parts of a batch add up, modulo
-    2**64, to that of the batch, in whatever way it is divided."""
-    total = 0
+    """64 bits (signed) that belong to these rows, their pieces and their samples; those of the
+    parts of a batch add up, modulo 2**64, to that of the batch, in whatever way it is divided.
+    BLAKE2b of each row; what stands in its padding does not count."""
     filled = rows.filled()
-    for row, sample in enumerate(samples.tolist()):
-        pieces = slice(int(rows.starts[row]), int(rows.starts[row + 1]))
-        state = hashlib.blake2b(
-            np.array([sample, rows.sources[row]], "<i8").tobytes(), digest_size=8
-        )
-        state.update(rows.tokens[row, : filled[row]].astype("<u4").tobytes())
-        for column in (rows.lengths, rows.offsets, rows.ids):
-            state.update(np.ascontiguousarray(column[pieces]).astype("<u8").tobytes())
+    heads = np.stack([samples, rows.sources, np.diff(rows.starts)], axis=1).astype("<i8")
+    pieces = np.column_stack([rows.lengths.astype("<u8"), rows.offsets.astype("<u8"), rows.ids])
+    pieces = np.ascontiguousarray(pieces, "<u8")
+    tokens = np.ascontiguousarray(rows.tokens, rows.tokens.dtype.newbyteorder("<"))
+    total, starts = 0, rows.starts.tolist()
+    for row, own in enumerate(filled.tolist()):
+        state = hashlib.blake2b(heads[row], digest_size=8)
+        state.update(pieces[starts[row] : starts[row + 1]])
+        state.update(tokens[row, :own])
         total += int.from_bytes(state.digest(), "little")
     total &= (1 << 64) - 1
     return total - (1 << 64) if total >> 63 else total
