@@ -72,20 +72,15 @@ def test_live_samples_are_those_that_are_not_skipped(
 
 @given(RANGES, st.integers(1, 40), st.integers(0, 30), st.integers(1, 9))
 def test_a_later_hole_leaves_the_prefix_as_it_was_and_an_earlier_one_does_not(
-    manifest_digest: Manifest, ranges: list[tuple[int, int]], live: int, after: int, length: int
+    manifest: Manifest, ranges: list[tuple[int, int]], live: int, after: int, length: int
 ) -> None:
     logs, samples = _holes(ranges)
     begin = samples[live + after]
     later = Logs(skips=(*logs.skips, Skip(begin, begin + 1, "later")))
     seen = samples[live - 1]
     earlier = Logs(skips=(*logs.skips, Skip(seen, seen + 1, "earlier")))
-    before = logs.prefix(manifest_digest, live)
-    assert later.prefix(manifest_digest, live) == before != earlier.prefix(manifest_digest, live)
-
-
-@pytest.fixture(scope="module")
-def manifest_digest(manifest: Manifest) -> Manifest:
-    return manifest
+    before = logs.prefix(manifest, live)
+    assert later.prefix(manifest, live) == before != earlier.prefix(manifest, live)
 
 
 def test_a_torn_line_counts_for_nothing_and_goes_with_the_next(tmp_path: Path) -> None:
