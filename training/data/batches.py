@@ -100,8 +100,8 @@ def digest(rows: Rows, samples: np.ndarray) -> int:
     total, starts = 0, rows.starts.tolist()
     for row, own in enumerate(filled.tolist()):
         state = hashlib.blake2b(heads[row], digest_size=8)
-        state.update(pieces[starts[row] : starts[row + 1]])
-        state.update(tokens[row, :own])
+        state.update(pieces[starts[row] : starts[row + 1]].data)
+        state.update(tokens[row, :own].data)
         total += int.from_bytes(state.digest(), "little")
     total &= (1 << 64) - 1
     return total - (1 << 64) if total >> 63 else total
