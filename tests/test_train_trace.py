@@ -167,3 +167,37 @@ def test_samples_of_another_order_are_found_in_the_packed_files(toy_manifest: Pa
     assert np.array_equal(before.tokens, sequence(manifest, BLOCK - 1).tokens)
     assert after.source == "books"
     assert sequence(manifest, 10 * manifest.samples, order).shard is None
+
+
+def test_a_takedown_names_the_steps_that_have_seen_what_goes(
+    run: Path, toy_manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against a scan of all batches; with another manifest's run beside it."""
+    from curation import cli
+
+    manifest = Manifest.load(toy_manifest)
+    batches = Batches(manifest, config(toy_manifest, run).data, Logs.read(run), 8, DONE)
+    wanted = sequence(manifest, 24).pieces[0].id
+    words = [int(wanted[:16], 16), int(wanted[16:], 16)]
+    seen = [
+        step + 1
+        for step in range(DONE)
+        if (batches.rows(step, 0, 8)[0].ids == np.array(words, np.uint64)).all(axis=1).any()
+    ]
+    other = tmp_path / "other"
+    other.mkdir()
+    record = {"manifest": "0" * 32, "identity": {"batch": 8}}
+    (other / "run.json").write_text(json.dumps(record))
+    (run / "run.json").write_text(json.dumps({**record, "manifest": manifest.digest}))
+    (tmp_path / "list").write_text(f"{wanted}\n")
+    command = ["takedown", str(tmp_path / "list"), str(toy_manifest)]
+    command += ["--output", str(tmp_path / "new"), "--trained", str(run), str(other)]
+    assert cli.main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["trained"]
+    assert found == [{"run": str(run), "steps": seen}, {"run": str(other), "steps": None}]
+    assert 3 in seen and cli.main(command) == 0
+    out = capsys.readouterr().out
+    assert f"{run}: has seen them in {len(seen)} steps: {seen[0]}, " in out
+    assert f"{other}: trained on another manifest" in out
+    assert cli.main([*command, str(tmp_path / "nowhere")]) == 1
+    assert "nowhere: no training run" in capsys.readouterr().err
