@@ -207,6 +207,14 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("list", metavar="LIST", help="a file with an id or a URL in each line")
     sub.add_argument("run", metavar="RUN|MANIFEST")
     sub.add_argument("--output", metavar="DIR", required=True, help="the new run or manifest")
+    sub.add_argument(
+        "--trained",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="RUN",
+        help="training runs of a manifest: name the steps that have seen what goes",
+    )
 
     sub = verb("diff", _diff)
     sub.add_argument("a", metavar="A", help="a run, or a manifest of tokens")
@@ -837,8 +845,10 @@ def _takedown(options: argparse.Namespace) -> int:
     output = Path(options.output)
     try:
         if there := manifest.find(options.run):
-            found = takedown_manifest.takedown_manifest(there, listed, output)
+            found = takedown_manifest.takedown_manifest(there, listed, output, options.trained)
             shown = takedown_manifest.render(found)
+        elif options.trained:
+            return _say(USAGE, f"--trained: {options.run} is no manifest; it has no training runs")
         else:
             found = takedown.takedown_run(Path(options.run), listed, output)
             shown = takedown.render(found)

@@ -1,15 +1,14 @@
 """Takedown from a manifest: rows and provenance, the texts below them, and what is left elsewhere.
 
 What may live here: `curation takedown LIST MANIFEST`, put together from the takedown of rows
-(`curation.tokens.takedown`) and that of runs (`curation.engine.takedown`), and the report. Naming
-the training runs that have read the samples of a document belongs here as well, once there are any:
-`samples` of the report are what they are to be held against.
+(`curation.tokens.takedown`) and that of runs (`curation.engine.takedown`), and the report; also
+which training runs have seen what went.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +20,25 @@ from curation.inspect.terminal import one_line
 from curation.takedown import near_copies
 from curation.tokens.takedown import takedown
 from manifests.tokens import Corpus, Manifest
+from manifests.trained import steps_with
 
-SHOWN = 20  # near-copies that a person is shown
+SHOWN = 20  # near-copies, and steps of a training run, that a person is shown
 
 
-def takedown_manifest(manifest: Manifest, listed: Listed, output: Path) -> dict[str, Any]:
+def takedown_manifest(
+    manifest: Manifest, listed: Listed, output: Path, trained: Sequence[Path] = ()
+) -> dict[str, Any]:
     """Writes a manifest and its files anew without the listed documents; the old one stays.
 
     The report is that of `curation.tokens.takedown` and: `near_copies`, documents that the corpus
     holds to be copies of those that went, each with the evidence; None where the corpus is not
     there, and then the new manifest has none, either; `upstream`, runs that the corpus was made of
-    and that still have listed documents, with the near-copies that they know. Raises what the
-    two takedowns raise.
+    and that still have listed documents, with the near-copies that they know; `trained`: of each of
+    these training runs the steps, from 1, that had a row of them, None where it was not of this
+    manifest. Raises what the two takedowns raise, and ManifestError where there is no such run.
     """
+    for run in trained:
+        steps_with(run, manifest, {})  # before anything is written
     plan = _corpus_of(manifest)
 
     def remake(target: Path) -> Corpus:
@@ -44,6 +49,9 @@ def takedown_manifest(manifest: Manifest, listed: Listed, output: Path) -> dict[
         return Corpus(target.name, open_plan(target).origin, stats)
 
     found = takedown(manifest, listed, output, remake if plan else None)
+    found["trained"] = [
+        {"run": str(run), "steps": steps_with(run, manifest, found["rows"])} for run in trained
+    ]
     if plan is None:
         return {**found, "near_copies": None, "upstream": []}
     hits = find(plan, listed)
@@ -94,7 +102,19 @@ def render(found: dict[str, Any]) -> str:
     for upstream in found["upstream"]:
         lines.append(f"{upstream['run']} still has {upstream['documents']:,}: take them down there")
         lines += _copies(upstream["near_copies"])
+    for run in found["trained"]:
+        lines.append(f"{run['run']}: {_seen(run['steps'])}")
     return "\n".join(lines)
+
+
+def _seen(steps: list[int] | None) -> str:
+    """What a training run has seen of it."""
+    if steps is None:
+        return "trained on another manifest"
+    if not steps:
+        return "has not seen them"
+    named = ", ".join(map(str, steps[:SHOWN])) + (", ..." if len(steps) > SHOWN else "")
+    return f"has seen them in {len(steps):,} steps: {named}"
 
 
 def _copies(copies: list[dict[str, Any]]) -> Iterator[str]:

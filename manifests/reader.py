@@ -80,15 +80,18 @@ def open_reader(
     if not isinstance(manifest, Manifest):
         manifest = Manifest.load(manifest)
     live = not manifest.shards if live is None else live
-    files = [file for source in manifest.sources for file in source.splits["validation"].files]
-    if live:
-        files += [file for source in manifest.sources for file in source.train.files]
-    else:
-        files += manifest.shards
-    for file in files:
+    for file in files_of(manifest, live):
         if problem := changed(manifest.directory, file, digests):
             raise ManifestError(problem)
     return Live(manifest) if live else Shards(manifest)
+
+
+def files_of(manifest: Manifest, live: bool) -> list[File]:
+    """The files of validation, and of training those that `Live` or else `Shards` reads."""
+    files = [file for source in manifest.sources for file in source.splits["validation"].files]
+    if live:
+        return files + [file for source in manifest.sources for file in source.train.files]
+    return files + list(manifest.shards)
 
 
 def changed(directory: Path, file: File, digests: bool) -> str | None:

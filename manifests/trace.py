@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from manifests.hashing import keys, salt
+from manifests.order import Order
 from manifests.reader import Files, changed
 from manifests.tokens import SPLITS, File, Manifest, ManifestError, Split, SplitName
 
@@ -43,7 +44,7 @@ class Piece:
 class Sequence:
     """A sample: where its row lies in the packed files and in the shards, and what is in it. `row`
     counts through the files of the source, `file_row` and `shard_row` from the start of a file.
-    `shard` and `shard_row` are None where the run has written no shards."""
+    `shard` and `shard_row` are None where no shard has it."""
 
     sample: int
     source: str
@@ -87,18 +88,21 @@ class Found:
     places: tuple[Place, ...]
 
 
-def sequence(manifest: Manifest, sample: int) -> Sequence:
-    """A sample of the shards, with the origin of its pieces.
+def sequence(manifest: Manifest, sample: int, order: Order | None = None) -> Sequence:
+    """A sample of the shards, with the origin of its pieces; or with `order`, that of another
+    mixture, any sample of it, which the shards have only where it is the same there.
 
     Raises ManifestError where there is no such sample, and for damaged files, by name.
     """
-    if not 0 <= sample < manifest.samples:
+    if sample < 0 or (order is None and sample >= manifest.samples):
         raise ManifestError(f"no sample {sample}; there are {manifest.samples:,}, from 0 on")
-    sources, epochs, numbers = manifest.order().locate(np.array([sample]))
+    own = manifest.order().locate(np.array([sample]))
+    sources, epochs, numbers = located = order.locate(np.array([sample])) if order else own
     source, row = manifest.sources[int(sources[0])], int(numbers[0])
     packed, shards = Files(manifest, source.train.files), Files(manifest, manifest.shards)
     file, file_row = packed.place(row)
-    shard, shard_row = _in_shards(shards, sample)
+    written = sample < manifest.samples and all(map(np.array_equal, located, own))
+    shard, shard_row = _in_shards(shards, sample) if written else (None, None)
     rows = packed.take(np.array([row])) if shard is None else shards.take(np.array([sample]))
     ids = [f"{high:016x}{low:016x}" for high, low in rows.ids.tolist()]
     origin = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import difflib
 import inspect
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -39,14 +40,16 @@ class Data:
     """`shards`: the rows as the run wrote them; `live`: the packed files by the order; `auto`: the
     shards as long as they suffice and the mixture is the manifest's."""
     mixture: Mapping[str, float] | None = None
-    """Weights of the sources (shares of tokens, in any unit) from the next block of 1,024 samples
-    on; null leaves the mixture as it is. What it was when is in the run's mixture.jsonl."""
+    """Weights of the sources (shares of tokens, in any unit; none for unnamed ones) from the next
+    block of 1,024 samples on; null leaves the mixture as it is. What it was when is in the run's
+    mixture.jsonl."""
     max_epochs: float | None = None
     """Most times that a source may be gone through; null: what the manifest says of each source."""
     digests: bool = True
-    """Compare the SHA-256 of all files with the manifest before the first step."""
+    """Compare the SHA-256 of all files that are read with the manifest before the first step; a
+    restart looks only at those that have changed since (verified.json)."""
     prefetch: int = 2
-    """Batches that are read ahead."""
+    """Batches that are read ahead; 0 reads each when it is wanted."""
 
 
 @dataclass(frozen=True)
@@ -358,6 +361,7 @@ def _problems(config: Config) -> Iterator[tuple[str, str]]:
             "train.batch",
             f"{train.batch} is no multiple of train.micro_batch ({train.micro_batch})",
         )
+    yield from _mixture(config.data.mixture)
     if model.kv_heads % parallel.tensor:
         yield (
             "parallel.tensor",
@@ -392,6 +396,14 @@ def _problems(config: Config) -> Iterator[tuple[str, str]]:
         yield "objective.span_length", f"{config.objective.span_length} is below 1"
     if config.guard.least > config.guard.window:
         yield "guard.least", f"{config.guard.least} is above guard.window ({config.guard.window})"
+
+
+def _mixture(weights: Mapping[str, float] | None) -> Iterator[tuple[str, str]]:
+    for name, weight in (weights or {}).items():
+        if not 0 <= weight < math.inf:
+            yield f"data.mixture.{name}", f"{weight} is no number from 0 on"
+    if weights is not None and not any(weights.values()):
+        yield "data.mixture", "no source has a weight above 0"
 
 
 #: Knobs that may be 0; all other numbers must be above 0.

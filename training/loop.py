@@ -20,9 +20,8 @@ from manifests.tokens import Manifest
 from training import config as knobs
 from training import optim, passes
 from training.checkpoint import Checkpoints
-from training.data.batches import Batches
 from training.data.loader import Loader, Portion
-from training.data.logs import Logs
+from training.data.opening import open_batches, open_replay
 from training.gradients import clip
 from training.guard import Guard, Spike
 from training.layout import IGNORED
@@ -79,6 +78,7 @@ class Trainer:
         self.guard = Guard(config.guard)
         self.stop = Stop(world)
         self.step = self.saved = 0  # steps that are done, and that the last checkpoint holds
+        self.replay = open_replay(self.run, world)
         self.loader = self._open()
 
     # ------------------------------------------------------------ the run
@@ -88,6 +88,8 @@ class Trainer:
         where it was asked to stop and has saved."""
         if saved := self.checkpoints.steps():
             self.restore(saved[-1])
+        self.loader.close()
+        self.loader = self._open(starts=True)
         self.metrics.event("start", start=self.start, step=self.step, **started(self.world))
         while self.step < self.steps:
             if self.stop.wanted():
@@ -120,6 +122,8 @@ class Trainer:
         self.stop.pause()
         state = {
             "step": self.step,
+            "samples": self.step * self.config.train.batch,
+            "prefix": self.loader.batches.prefix(self.step),
             "guard": self.guard.state(),
             "scaler": self.scaler.state(),
         }
@@ -129,6 +133,7 @@ class Trainer:
     def restore(self, step: int) -> None:
         """Goes to a complete checkpoint."""
         state = self.checkpoints.load(step, self.model, self.optimizer)
+        self.loader.batches.check(step, state["prefix"])
         self.guard.load(state["guard"])
         self.scaler.load(state["scaler"])
         self.step = self.saved = step
@@ -203,19 +208,20 @@ class Trainer:
 
     def write(self, result: Result) -> None:
         """Logs a step."""
-        self.metrics.batch(self.step, result.digest, "")
+        key = self.loader.batches.key(self.step - 1)
+        self.replay.check(self.step, result.digest, key)
+        self.metrics.batch(self.step, result.digest, key)
         self.metrics.health(self.step, loss=result.loss, norm=result.norm, rate=result.rate)
         if self.step % self.config.log.every == 0 or self.step == self.steps:
             self.metrics.say(f"step {self.step}/{self.steps}  loss {result.loss:.4f}")
 
-    def _open(self) -> Loader:
-        """The loader of the batches as the logs are now."""
-        train = self.config.train
-        logs = Logs.read(self.run)
-        batches = Batches(self.manifest, self.config.data, logs, train.batch)
-        return Loader(
-            batches, self.objective, self.world, train.micro_batch, self.config.data.prefetch
-        )
+    def _open(self, starts: bool = False) -> Loader:
+        """The loader of the batches as the logs are now; where a start `starts`, its mixture is in
+        force from the next block on."""
+        done = self.step if starts else None
+        batches = open_batches(self.config, self.manifest, self.world, self.steps, done)
+        micro_batch, prefetch = self.config.train.micro_batch, self.config.data.prefetch
+        return Loader(batches, self.objective, self.world, micro_batch, prefetch)
 
 
 def read(numbers: Tensor, counts: Tensor) -> tuple[list[float], list[int]]:

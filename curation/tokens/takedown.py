@@ -126,6 +126,11 @@ def takedown(
     return {
         **{"output": str(output), "manifest": made.digest, "previous": manifest.digest, **total},
         **{"ids": names, "samples": samples, "rewritten": sorted(fresh), "linked": linked},
+        "rows": {
+            source: sorted(taken.rows)
+            for (source, split), taken in gone.items()
+            if split == "train" and taken.rows
+        },
         "found": sorted(met),
         "not_found": [entry for entry in entries if entry not in met],
     }

@@ -6,9 +6,12 @@ that a checkpoint would want: any step can be asked for at any time.
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from training.data.batches import Batches, digest
 from training.layout import Micro
@@ -27,7 +30,10 @@ class Portion:
 
 
 class Loader:
-    """This rank's portions of the batches. Ranks that see the same rows get the same."""
+    """This rank's portions of the batches. Ranks that see the same rows get the same.
+
+    A thread makes the `prefetch` portions after the last that was asked for; no more are in memory.
+    """
 
     def __init__(
         self,
@@ -38,16 +44,41 @@ class Loader:
         prefetch: int,
     ) -> None:
         self.batches, self.objective, self.world = batches, objective, world
-        self.micro_batch = micro_batch
+        self.micro_batch, self.prefetch = micro_batch, prefetch
+        self._thread = ThreadPoolExecutor(1, "loader", self._begin)
+        self._ahead: dict[int, Future[tuple[list[Micro], int]]] = {}
 
     def get(self, step: int) -> Portion:
-        """The portion of a step; those after it are read ahead."""
+        """The portion of a step; those after it are read ahead. Raises what reading it raises."""
+        began = time.perf_counter()
+        if step not in self._ahead:  # the first, or the run has gone back
+            self._drop()
+        for number in range(step, step + self.prefetch + 1):
+            if number not in self._ahead:
+                self._ahead[number] = self._thread.submit(self._make, number)
+        micros, own = self._ahead.pop(step).result()
+        return Portion(micros, own, time.perf_counter() - began)
+
+    def close(self) -> None:
+        """Stops reading ahead."""
+        self._drop()
+        self._thread.shutdown()
+
+    def _drop(self) -> None:
+        for future in self._ahead.values():
+            future.cancel()
+        self._ahead.clear()
+
+    def _begin(self) -> None:
+        if self.world.device.type == "cuda":  # or pinning would open a context on the first GPU
+            torch.cuda.set_device(self.world.device)
+
+    def _make(self, step: int) -> tuple[list[Micro], int]:
         own = self.batches.size // self.world.data_ranks
         begin = self.world.data_rank * own
         rows, samples = self.batches.rows(step, begin, begin + own)
         cuts = [np.arange(n, n + self.micro_batch) for n in range(0, own, self.micro_batch)]
         micros = [self.objective(rows.take(cut), samples[cut]) for cut in cuts]
-        return Portion(micros, digest(rows, samples), 0.0)
-
-    def close(self) -> None:
-        """Stops reading ahead."""
+        if self.world.device.type == "cuda":
+            micros = [micro.pinned() for micro in micros]
+        return micros, digest(rows, samples)

@@ -1,8 +1,9 @@
-"""The two logs that a batch is a function of: mixtures and skips, append-only, in sample numbers.
+"""Writing to the two logs that a batch is a function of.
 
-What may live here: reading, appending and the digests of `mixture.jsonl` and `skips.jsonl`.
-Sample numbers are those of the order (manifests/order.py). A *live* sample is one that is not
-skipped; training counts in live samples, so that skipped ones are consumed and never seen.
+What may live here: appending to `mixture.jsonl` and `skips.jsonl`, and the entry that a change of
+`data.mixture` makes. What the logs say, and how they are read, is in manifests/logs.py. Entries
+begin at or after the first sample that is not yet consumed, so that what a run has seen stays as
+it was.
 """
 
 from __future__ import annotations
@@ -10,76 +11,58 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+from manifests import typed
+from manifests.logs import MIXTURE, SKIPS, Logs, Skip, whole
+from manifests.order import BLOCK, parts_of
+from manifests.tokens import Manifest, Mixture
+from training.config import ConfigError
 
-MIXTURE, SKIPS = "mixture.jsonl", "skips.jsonl"
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """From a sample on (at a block of the order), the shares of tokens of each source."""
-
-    from_sample: int
-    weights: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Skip:
-    """Samples `begin` to `end - 1` are left out; `reason` says why."""
-
-    begin: int
-    end: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class Logs:
-    """Both logs of a run, as they are now."""
-
-    mixtures: tuple[Mixture, ...] = ()
-    skips: tuple[Skip, ...] = ()
-
-    @staticmethod
-    def read(run: Path) -> Logs:
-        """Of a run directory; a log that is not there is empty."""
-        return Logs(
-            tuple(Mixture(**entry) for entry in _entries(run / MIXTURE)),
-            tuple(Skip(**entry) for entry in _entries(run / SKIPS)),
-        )
-
-    def samples(self, first: int, count: int) -> np.ndarray:
-        """The samples (int64) that are the live ones `first` to `first + count - 1`."""
-        found = np.arange(first, first + count, dtype=np.int64)
-        for begin, end in self.holes():
-            found[found >= begin] += end - begin
-        return found
-
-    def holes(self) -> list[tuple[int, int]]:
-        """The skipped ranges, disjoint and in order."""
-        merged: list[tuple[int, int]] = []
-        for skip in sorted(self.skips, key=lambda skip: skip.begin):
-            if merged and skip.begin <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(merged[-1][1], skip.end))
-            else:
-                merged.append((skip.begin, skip.end))
-        return merged
+__all__ = ["MIXTURE", "SKIPS", "Logs", "Mixture", "Skip", "append", "change"]
 
 
 def append(run: Path, entries: Sequence[Mixture | Skip]) -> None:
-    """Writes entries at the end of their logs, durably."""
+    """Writes entries at the end of their logs, durably; a torn line at the end goes."""
     for entry in entries:
         place = run / (MIXTURE if isinstance(entry, Mixture) else SKIPS)
-        with place.open("a") as file:
-            file.write(json.dumps(asdict(entry)) + "\n")
+        with place.open("a+b") as file:
+            file.seek(0)
+            file.truncate(len(whole(file.read())))
+            file.write(json.dumps(typed.plain(entry)).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+    directory = os.open(run, os.O_RDONLY)
+    try:
+        os.fsync(directory)  # the name of a log that is new
+    finally:
+        os.close(directory)
 
 
-def _entries(place: Path) -> list[dict[str, Any]]:
-    if not place.exists():
-        return []
-    return [json.loads(line) for line in place.read_text().splitlines() if line]
+def change(
+    manifest: Manifest, logs: Logs, weights: Mapping[str, float], live: int
+) -> Mixture | None:
+    """The entry that gives the sources these shares of tokens, from the next block on that begins
+    at or after the first sample not yet consumed, when `live` live ones are. None where that is
+    what the run is set to. Raises ConfigError for sources that are not there or have no rows.
+
+    A run that died after a change and goes on from before it is set to the change already.
+    """
+    for name, weight in weights.items():
+        if name not in manifest.names:
+            known = ", ".join(manifest.names)
+            raise ConfigError(f"data.mixture: no source {name!r}; there are {known}")
+        if weight and not manifest.source(name).train.tokens:
+            raise ConfigError(f"data.mixture: source {name!r} has no rows")
+    fills = [source.train.fill for source in manifest.sources]
+    parts = parts_of([weights.get(name, 0.0) for name in manifest.names], fills)
+    begin = -(-int(logs.samples(live, 1)[0]) // BLOCK) * BLOCK
+    deals = logs.deals(manifest)
+    if not logs.mixtures:  # of the manifest's stages, all that are still to come
+        now = max(number for number, deal in enumerate(deals) if deal.from_sample <= begin)
+        ahead = deals[now:]
+    else:
+        ahead = deals[-1:]
+    if all(deal.parts == parts for deal in ahead):
+        return None
+    return Mixture(begin, dict(weights), dict(zip(manifest.names, parts, strict=True)))
