@@ -245,8 +245,6 @@ class Log:
     """Write TensorBoard events, too."""
     wandb: str | None = None
     """Log to this project of Weights & Biases, too."""
-    quiet: bool = False
-    """Print nothing but errors."""
 
 
 @dataclass(frozen=True)

@@ -43,10 +43,6 @@ FLOOR = 0.01
 _THREADS = 8  # that look for documents
 
 
-class Diverged(RuntimeError):
-    """A spike after as many rollbacks as are allowed. One line."""
-
-
 @dataclass(frozen=True)
 class Measure:
     """A value against the `steps` accepted values before it; with fewer than `guard.least` of them
@@ -166,6 +162,15 @@ def ranges(samples: np.ndarray) -> list[tuple[int, int]]:
     """Ascending samples as ranges [begin, end): several where they lie about an earlier hole."""
     runs = np.split(samples, np.flatnonzero(np.diff(samples) != 1) + 1)
     return [(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)]
+
+
+def alert(config: knobs.Config, reason: str) -> None:
+    """Runs launch.on_alert."""
+    try:
+        from training.supervise import alert as run  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        return
+    run(config, reason)
 
 
 # ---------------------------------------------------------------- the report

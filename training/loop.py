@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
@@ -24,17 +25,28 @@ from training import optim
 from training.checkpoint import Checkpoints
 from training.data.batches import Batches
 from training.data.loader import Loader, Portion
-from training.data.logs import Logs
-from training.guard import Guard, Spike
+from training.data.logs import Logs, Skip, append
+from training.flops import flops_per_token
+from training.guard import (
+    Guard,
+    Spike,
+    alert,
+    ranges,
+    reason_of,
+    report,
+    rollbacks,
+    write_report,
+)
 from training.layout import IGNORED
+from training.meter import Facts, Meter, peak, wanted
 from training.metrics import Metrics
 from training.model import Shape
 from training.objectives import Objective
-from training.parallel import build
+from training.parallel import build, fill
 from training.passes import Passes
 from training.precision import Scaler
 from training.run import open_run
-from training.stop import Interrupted, Stop
+from training.stop import Failed, Interrupted, Stop
 from training.world import World
 
 
@@ -47,6 +59,7 @@ class Result:
     rate: float  # the learning rate
     labels: int  # tokens that were predicted
     by_source: list[tuple[float, int]]  # sum of cross-entropy, and labels, of each source
+    tokens: list[int]  # of each source, without padding
     digest: str  # of the batch, 16 hex digits
     waited: float  # seconds for the batch
     seconds: float
@@ -73,6 +86,7 @@ class Trainer:
         self.scaler = Scaler(config.parallel)
         self.checkpoints = Checkpoints(self.run, config.checkpoint, world)
         self.metrics = Metrics(self.run, config.log, world.first)
+        self.meter = Meter(self._facts())
         self.guard = Guard(config.guard)
         self.stop = Stop(world)
         self.step = 0
@@ -104,23 +118,81 @@ class Trainer:
 
     def save(self) -> None:
         """A checkpoint of the steps done so far."""
+        began = time.perf_counter()
         state = {
             "step": self.step,
             "guard": self.guard.state(),
+            "meter": self.meter.state(),
             "scaler": self.scaler.state(),
         }
         self.checkpoints.save(self.step, self.model, self.optimizer, state)
+        self.meter.saved(time.perf_counter() - began)
+        self.metrics.plot()
 
     def restore(self, step: int) -> None:
         """Goes to a complete checkpoint."""
         state = self.checkpoints.load(step, self.model, self.optimizer)
         self.guard.load(state["guard"])
+        self.meter.load(state["meter"])
         self.scaler.load(state["scaler"])
         self.step = step
 
     def back(self, spike: Spike) -> None:
-        """Goes back before a spike and leaves its batch out from now on."""
-        raise NotImplementedError(spike.reason)
+        """Goes back before a spike and leaves its batches out from now on.
+
+        A kill is safe at every point: as long as the skips are not written, checkpoints that hold
+        the spike's batches are only missing, and the steps lead to the spike again; once they are,
+        the run goes on from a checkpoint that does not. Raises Failed, with all as it was, after
+        as many rollbacks as are allowed.
+        """
+        self.checkpoints.wait()
+        batches = self.loader.batches
+        number = rollbacks(batches.logs) + 1
+        to = self.guard.target(spike, self.checkpoints.steps())
+        losses = self._losses(spike)
+        allowed = number <= self.config.guard.retries
+        reason = reason_of(number, spike)
+        if self.world.first:
+            text = write_report(self.run, number, report(batches, spike, losses))
+            self.metrics.event("spike", step=spike.step + 1, reason=spike.reason, report=text.name)
+            self.metrics.say(f"step {spike.step + 1}: {spike.reason}; see {text}")
+            if allowed:
+                alert(self.config, reason)
+        if not allowed:
+            raise Failed(
+                f"{spike.reason} at step {spike.step + 1}, after {number - 1} rollbacks "
+                f"(guard.retries)"
+            )
+        self.checkpoints.forget(to)
+        if self.world.first:
+            samples = np.concatenate([batches.samples(step) for step in spike.steps])
+            append(self.run, [Skip(*hole, reason) for hole in ranges(samples)])
+            self.metrics.event("rollback", number=number, step=to, skipped=ranges(samples))
+            self.metrics.say(f"back to step {to}; samples {ranges(samples)} are left out")
+        self.world.barrier()
+        self.loader.close()
+        self.loader = self._open()
+        if to:
+            self.restore(to)
+        else:
+            self.begin()
+
+    def begin(self) -> None:
+        """Makes everything as it was before the first step."""
+        fill(self.model, self.config, str(self.world.device))
+        self.optimizer = optim.build(self.model, self.config.optimizer)
+        self.scaler, self.guard = Scaler(self.config.parallel), Guard(self.config.guard)
+        self.meter, self.step = Meter(self._facts()), 0
+
+    def _losses(self, spike: Spike) -> dict[int, tuple[float, int]]:
+        """Cross-entropy and labels of the samples of a spike's own batch, from all ranks."""
+        own: dict[int, tuple[float, int]] = {}
+        micros = self.loader.get(spike.step).micros
+        for micro, losses in zip(micros, self.passes.by_row, strict=False):
+            labels = (micro.labels != IGNORED).sum(1)
+            values = zip(losses.tolist(), labels.tolist(), strict=True)
+            own.update(zip(micro.samples.tolist(), values, strict=True))
+        return {sample: both for rank in self.world.gather(own) for sample, both in rank.items()}
 
     # ------------------------------------------------------------ a step
 
@@ -128,7 +200,7 @@ class Trainer:
         """One step: gradients of the whole batch, clipped, and an update."""
         began = time.perf_counter()
         portion = self.loader.get(step)
-        labels, digest = self._counts(portion)
+        labels, digest, tokens = self._counts(portion)
         sums = self.passes.run(portion.micros, self._factor(labels))
         sums = self.world.sum(sums)
         norm = clip(list(self.model.parameters()), self.config.optimizer.clip, self.scaler.scale)
@@ -148,17 +220,18 @@ class Trainer:
             rate=rate,
             labels=labels,
             by_source=list(zip(by_source[:sources], map(int, by_source[sources:]), strict=True)),
+            tokens=tokens,
             digest=digest,
             waited=portion.waited,
             seconds=time.perf_counter() - began,
         )
 
-    def _counts(self, portion: Portion) -> tuple[int, str]:
-        """Labels of the whole batch (at least 1), and its digest."""
+    def _counts(self, portion: Portion) -> tuple[int, str, list[int]]:
+        """Labels of the whole batch (at least 1), its digest, and its tokens by source."""
         own = sum(int((micro.labels != IGNORED).sum()) for micro in portion.micros)
-        counts = torch.tensor([own, portion.digest], dtype=torch.int64, device=self.world.device)
-        labels, digest = self.world.sum(counts).tolist()
-        return max(labels, 1), f"{digest & (1 << 64) - 1:016x}"
+        counts = torch.tensor([own, portion.digest, *portion.tokens], dtype=torch.int64)
+        labels, digest, *tokens = self.world.sum(counts.to(self.world.device)).tolist()
+        return max(labels, 1), f"{digest & (1 << 64) - 1:016x}", tokens
 
     def _factor(self, labels: int) -> Tensor:
         """What the sum of losses is multiplied by before the backward pass."""
@@ -167,9 +240,24 @@ class Trainer:
     def write(self, result: Result) -> None:
         """Logs a step."""
         self.metrics.batch(self.step, result.digest, "")
-        self.metrics.health(self.step, loss=result.loss, norm=result.norm, rate=result.rate)
-        if self.step % self.config.log.every == 0 or self.step == self.steps:
-            self.metrics.say(f"step {self.step}/{self.steps}  loss {result.loss:.4f}")
+        weights = wanted(self.loader.batches, self.step - 1)
+        self.metrics.health(self.step, **self.meter.health(result, weights))
+        due = self.step % self.config.log.every == 0 or self.step == self.steps
+        if due:
+            self.metrics.operations(self.step, **self.meter.operations(self.world.device))
+        self.metrics.progress(self.meter.line(self.step, result), due)
+
+    def _facts(self) -> Facts:
+        """What the meter wants to know of the run."""
+        length, device = self.objective.length(self.manifest.sequence_length), self.world.device
+        return Facts(
+            sources=self.manifest.names,
+            steps=self.steps,
+            tokens=self.config.train.batch * length,
+            flops=flops_per_token(self.shape, length),
+            ranks=self.world.size,
+            peak=peak(torch.cuda.get_device_name(device)) if device.type == "cuda" else None,
+        )
 
     def _open(self) -> Loader:
         """The loader of the batches as the logs are now."""

@@ -11,13 +11,17 @@ counts (training/flops.py); tokens are those of whole rows, padding included.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from training.data.batches import Batches
 from training.tables import count
+
+if TYPE_CHECKING:
+    from training.loop import Result
 
 #: Dense bf16 FLOP/s of a GPU, by what its name has in it, from NVIDIA's data sheets. Where they
 #: give the number with sparsity, it is half of that. The longer names come first.
@@ -67,22 +71,13 @@ class Meter:
 
     # ------------------------------------------------------------ the model
 
-    def health(
-        self,
-        *,
-        loss: float,
-        norm: float,
-        rate: float,
-        labels: int,
-        by_source: Sequence[tuple[float, int]],
-        tokens: Sequence[int],
-        weights: Sequence[float],
-        skipped: bool,
-    ) -> dict[str, Any]:
-        """The values of a step. `by_source`: sum of cross-entropy, and labels; `tokens`: of each
-        source, without padding; `weights`: the mixture's shares of tokens, adding up to 1."""
-        self.seen = [old + new for old, new in zip(self.seen, tokens, strict=True)]
-        whole = sum(tokens)
+    def health(self, result: Result, weights: Sequence[float]) -> dict[str, Any]:
+        """The values of a step, and its part in the speed; `weights`: as `wanted` gives them."""
+        self._steps += 1
+        self._seconds += result.seconds
+        self._waited += result.waited
+        self.seen = [old + new for old, new in zip(self.seen, result.tokens, strict=True)]
+        whole = sum(result.tokens)
         self.wanted = [old + whole * w for old, w in zip(self.wanted, weights, strict=True)]
         total = max(1, sum(self.seen))
         sources = {
@@ -94,10 +89,10 @@ class Meter:
                 "wanted": wanted / total,
             }
             for name, (summed, own), seen, wanted in zip(
-                self.facts.sources, by_source, self.seen, self.wanted, strict=True
+                self.facts.sources, result.by_source, self.seen, self.wanted, strict=True
             )
         }
-        own = {"loss": loss, "norm": norm, "rate": rate, "labels": labels, "skipped": skipped}
+        own = {name: getattr(result, name) for name in ("loss", "norm", "rate", "labels")}
         return {**own, "tokens": sum(self.seen), "sources": sources}
 
     def state(self) -> dict[str, Any]:
@@ -119,12 +114,6 @@ class Meter:
     def _begin(self) -> None:
         self._steps, self._seconds, self._waited, self._saving = 0, 0.0, 0.0, 0.0
         self._since = time.perf_counter()
-
-    def add(self, seconds: float, waited: float) -> None:
-        """A step took so long, of which it waited for its batch."""
-        self._steps += 1
-        self._seconds += seconds
-        self._waited += waited
 
     def saved(self, seconds: float) -> None:
         """A checkpoint held the steps up for so long."""
@@ -151,10 +140,10 @@ class Meter:
         self._begin()
         return self.speed
 
-    def line(self, step: int, loss: float, norm: float, rate: float) -> str:
+    def line(self, step: int, result: Result) -> str:
         """How far the run is, with the speed that was measured last."""
-        parts = [f"step {step:,}/{self.facts.steps:,}", f"loss {loss:.4f}", f"norm {norm:.3g}"]
-        parts.append(f"lr {rate:.2e}")
+        parts = [f"step {step:,}/{self.facts.steps:,}", f"loss {result.loss:.4f}"]
+        parts += [f"norm {result.norm:.3g}", f"lr {result.rate:.2e}"]
         if self.speed:
             parts.append(f"{count(self.speed['tokens_per_second'])} tokens/s")
             if self.speed["mfu"] is not None:
@@ -170,11 +159,12 @@ def clock(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
 
-def weights_at(
-    sample: int, mixtures: Sequence[tuple[int, Mapping[str, float]]], names: Sequence[str]
-) -> list[float]:
-    """The shares of tokens that the mixture at a sample wants of each source, adding up to 1.
-    `mixtures`: from which sample on, and weights in any unit; a later entry wins."""
-    weights = [weights for begin, weights in mixtures if begin <= sample][-1]
-    total = sum(weights.values())
-    return [weights.get(name, 0.0) / total for name in names]
+def wanted(batches: Batches, step: int) -> list[float]:
+    """The shares of tokens, adding up to 1, that the mixture wants of each source where a step
+    begins."""
+    first = int(batches.samples(step)[0])
+    entries = [(entry.from_sample, entry.weights) for entry in batches.manifest.dealing.mixture]
+    entries += [(entry.from_sample, entry.weights) for entry in batches.logs.mixtures]
+    weights = [weights for begin, weights in entries if begin <= first][-1]
+    whole = sum(weights.values())
+    return [weights.get(name, 0.0) / whole for name in batches.manifest.names]

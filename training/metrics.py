@@ -120,8 +120,8 @@ class Metrics:
     # ------------------------------------------------------------ people
 
     def say(self, line: str) -> None:
-        """A line for people, on stderr; none with log.quiet."""
-        if self.first and not self.knobs.quiet:
+        """A line for people, on stderr."""
+        if self.first:
             print(f"\r\x1b[K{line}" if self._live else line, file=sys.stderr, flush=True)
             self._live = False
 
@@ -131,7 +131,7 @@ class Metrics:
         if not sys.stderr.isatty():
             if due:
                 self.say(line)
-        elif self.first and not self.knobs.quiet:
+        elif self.first:
             now = time.monotonic()
             if due or now - self._drawn >= _REDRAW:
                 print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
@@ -210,7 +210,7 @@ def _flat(values: dict[str, Any], where: str) -> Any:
 def _board(run: Path) -> Any:
     from torch.utils.tensorboard import SummaryWriter
 
-    return SummaryWriter(str(run / "tensorboard"))  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(run / "tensorboard"))
 
 
 def _wandb(run: Path, project: str) -> Any:

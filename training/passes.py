@@ -21,11 +21,14 @@ class Passes:
 
     def __init__(self, model: Transformer, world: World, sources: int) -> None:
         self.model, self.world, self.sources = model, world, sources
+        #: Cross-entropy of each row, (rows,) for each micro-batch of the last `run`: for reports.
+        self.by_row: list[Tensor] = []
 
     def run(self, micros: list[Micro], factor: Tensor) -> Tensor:
         """Passes over this rank's micro-batches: (1 + 2 * sources,) fp64 on the device, of this
         rank alone: the sum of losses (z-loss included); cross-entropy, then labels, by source."""
         sums = torch.zeros(1 + 2 * self.sources, dtype=torch.float64, device=self.world.device)
+        self.by_row = []
         for number, micro in enumerate(micros):
             if isinstance(self.model, FSDPModule):
                 self.model.set_requires_gradient_sync(number == len(micros) - 1)
@@ -33,6 +36,7 @@ class Passes:
             total, each = self.model(micro.tokens, micro.layout, micro.labels)
             (total * factor).backward()
             tally(sums, total.detach(), each, micro, self.sources)
+            self.by_row.append(each.sum(1))
         return sums
 
 

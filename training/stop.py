@@ -13,6 +13,10 @@ class Interrupted(Exception):
     """The run was asked to stop, and has saved."""
 
 
+class Failed(Exception):
+    """The run cannot go on, and starting it again would not help. One line."""
+
+
 class Stop:
     """The wish to stop."""
 

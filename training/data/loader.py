@@ -18,11 +18,12 @@ from training.world import World
 
 @dataclass(frozen=True)
 class Portion:
-    """A rank's part of a batch. `digest`: its part of the batch's digest; `waited`: seconds that
-    the step had to wait for it."""
+    """A rank's part of a batch. `digest`: its part of the batch's digest; `tokens`: of each source,
+    without padding; `waited`: seconds that the step had to wait for it."""
 
     micros: list[Micro]  # in the memory of the CPU, pinned where there is a GPU
     digest: int
+    tokens: list[int]
     waited: float
 
 
@@ -47,7 +48,8 @@ class Loader:
         rows, samples = self.batches.rows(step, begin, begin + own)
         cuts = [np.arange(n, n + self.micro_batch) for n in range(0, own, self.micro_batch)]
         micros = [self.objective(rows.take(cut), samples[cut]) for cut in cuts]
-        return Portion(micros, digest(rows, samples), 0.0)
+        tokens = np.bincount(rows.sources, rows.filled(), len(self.batches.manifest.sources))
+        return Portion(micros, digest(rows, samples), tokens.astype(int).tolist(), 0.0)
 
     def close(self) -> None:
         """Stops reading ahead."""
