@@ -50,7 +50,7 @@ def noise(steps: int, seed: int = 0) -> list[float]:
 
 def test_z_scores_are_those_of_median_and_mad_of_the_last_steps() -> None:
     past = noise(200)
-    own, spike = looked([*past, 9.0], window=50, z=8.0)
+    _, spike = looked([*past, 9.0], window=50, z=8.0)
     assert spike is not None and spike.step == 200
     middle = float(np.median(past[-50:]))
     mad = float(np.median(np.abs(np.array(past[-50:]) - middle)))
@@ -181,7 +181,9 @@ class Poisoned(Passes):
     def run(self, micros: list[Micro], factor: Tensor) -> Tensor:
         for samples, harm in self.poison:
             if any(sample in samples for micro in micros for sample in micro.samples.tolist()):
-                return super().run(micros, factor * harm) * harm
+                sums = super().run(micros, factor * harm)
+                sums[: 1 + self.sources] *= harm
+                return sums
         return super().run(micros, factor)
 
 
@@ -302,7 +304,7 @@ def test_losses_of_rows_are_those_of_the_step(toy_manifest: Path, tmp_path: Path
     """On two ranks: weighted by labels they give what the health log says of every source."""
     run = tmp_path / "run"
     knobs = config(toy_manifest, run, *QUICK, "guard.retries=0")
-    with pytest.raises(RuntimeError, match="Failed: .* at step 8, after 0 rollbacks"):
+    with pytest.raises(RuntimeError, match=r"Failed: .* at step 8, after 0 rollbacks"):
         run_ranks(2, trained, knobs, ((range(58, 59), math.nan),))
     (place,) = (run / "spikes").glob("*.json")
     sources = json.loads(place.read_text())["sources"]

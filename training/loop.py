@@ -165,10 +165,12 @@ class Trainer:
             )
         self.checkpoints.forget(to)
         if self.world.first:
-            samples = np.concatenate([batches.samples(step) for step in spike.steps])
-            append(self.run, [Skip(*hole, reason) for hole in ranges(samples)])
-            self.metrics.event("rollback", number=number, step=to, skipped=ranges(samples))
-            self.metrics.say(f"back to step {to}; samples {ranges(samples)} are left out")
+            holes = ranges(np.concatenate([batches.samples(step) for step in spike.steps]))
+            append(self.run, [Skip(*hole, reason) for hole in holes])
+            self.metrics.event(
+                "rollback", number=number, spike=spike.step + 1, step=to, skipped=holes
+            )
+            self.metrics.say(f"back to step {to}; samples {holes} are left out")
         self.world.barrier()
         self.loader.close()
         self.loader = self._open()

@@ -24,25 +24,28 @@ if TYPE_CHECKING:
     from training.loop import Result
 
 #: Dense bf16 FLOP/s of a GPU, by what its name has in it, from NVIDIA's data sheets. Where they
-#: give the number with sparsity, it is half of that. The longer names come first.
+#: give the number with sparsity, it is half of that.
 PEAKS = {
+    "GB200": 2500e12,
     "B200": 2250e12,
+    "GH200": 989.4e12,
+    "H200": 989.4e12,
+    "H100": 989.4e12,
     "H100 NVL": 835e12,
     "H100 PCIe": 756e12,
-    "H100": 989.4e12,
-    "H200": 989.4e12,
     "H20": 148e12,
-    "GH200": 989.4e12,
     "A100": 312e12,
     "A10G": 70e12,
     "L40S": 362e12,
+    "L40": 181e12,
     "L4": 121e12,
     "RTX 4090": 165.2e12,
 }
 
 
 def peak(name: str) -> float | None:
-    """The dense bf16 FLOP/s of a GPU by its name; None for one that is not known."""
+    """The dense bf16 FLOP/s of a GPU by its name, of which the longest part counts that is known;
+    None where there is none."""
     return next((PEAKS[key] for key in sorted(PEAKS, key=len, reverse=True) if key in name), None)
 
 
