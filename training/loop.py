@@ -158,6 +158,7 @@ class Trainer:
             self.metrics.say(f"step {spike.step + 1}: {spike.reason}; see {text}")
             if allowed:
                 alert(self.config, reason)
+        self.world.barrier()  # a rank that fails at once would take the first one's report along
         if not allowed:
             raise Failed(
                 f"{spike.reason} at step {spike.step + 1}, after {number - 1} rollbacks "
