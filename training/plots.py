@@ -67,10 +67,11 @@ class Run:
 
 
 def smooth(values: np.ndarray, over: int) -> np.ndarray:
-    """The mean of the last `over` values at each, or of as many as there are."""
+    """The mean of the values about each, `over // 2` on both sides or as many as there are."""
     sums = np.cumsum(np.concatenate([[0.0], values]))
-    ends = np.arange(1, len(values) + 1)
-    begins = np.maximum(0, ends - max(1, over))
+    places = np.arange(len(values))
+    begins = np.maximum(0, places - over // 2)
+    ends = np.minimum(len(values), places + over // 2 + 1)
     means: np.ndarray = (sums[ends] - sums[begins]) / (ends - begins)
     return means
 
@@ -118,7 +119,7 @@ def rate(axes: Sequence[Axes], runs: Sequence[Run]) -> None:
     """The learning rate."""
     for number, run in enumerate(runs):
         axes[0].plot(*run.column("rate"), color=f"C{number}", label=run.name)
-    axes[0].set_ylim(bottom=0)
+    _from_zero(axes[0])
 
 
 def throughput(axes: Sequence[Axes], runs: Sequence[Run]) -> None:
@@ -131,7 +132,7 @@ def throughput(axes: Sequence[Axes], runs: Sequence[Run]) -> None:
         steps, waits = run.column("data_wait", of="operations")
         axes[1].plot(steps, 100 * waits, color=f"C{number}", label=run.name)
     for panel in axes:
-        panel.set_ylim(bottom=0)
+        _from_zero(panel)
 
 
 def mixture(axes: Sequence[Axes], runs: Sequence[Run]) -> None:
@@ -142,7 +143,7 @@ def mixture(axes: Sequence[Axes], runs: Sequence[Run]) -> None:
             panel.plot(steps, 100 * shares, color=f"C{number}", label=f"{name}, seen")
             steps, shares = run.column("sources", name, "wanted")
             panel.plot(steps, 100 * shares, "--", color=f"C{number}", label=f"{name}, wanted")
-        panel.set_ylim(bottom=0)
+        _from_zero(panel)
 
 
 Drawing = Callable[[Sequence["Axes"], Sequence[Run]], None]
@@ -209,11 +210,15 @@ def _range(axes: Axes, values: Sequence[np.ndarray]) -> None:
         axes.set_ylim(low - margin, high + margin)
 
 
+def _from_zero(axes: Axes) -> None:
+    axes.set_ylim(0, 1.25 * axes.get_ylim()[1])  # with room for the legend
+
+
 def _finish(axes: Axes, runs: Sequence[Run]) -> None:
     labelled = set()
     for run in runs:
         for steps, colour, style, label in zip(
-            run.marks(), ("gray", "red"), (":", "-"), ("restart", "batch left out"), strict=True
+            run.marks(), ("black", "red"), (":", "-"), ("restart", "batch left out"), strict=True
         ):
             for step in steps:
                 own = None if label in labelled else label
