@@ -90,5 +90,19 @@ class Checkpoints:
         state: dict[str, Any] = json.loads((place / STATE).read_text())
         return state
 
+    def forget(self, after: int) -> None:
+        """Removes the checkpoints of more than `after` steps, the newest first, so that what is
+        left is always a beginning of the run."""
+        self.wait()
+        if self.world.first:
+            for step in reversed([step for step in self.steps() if step > after]):
+                (self.place(step) / MARKER).unlink()
+                shutil.rmtree(self.place(step))
+            if left := self.steps():
+                write_bytes(self.directory / LATEST, self.place(left[-1]).name.encode() + b"\n")
+            else:
+                (self.directory / LATEST).unlink(missing_ok=True)
+        self.world.barrier()
+
     def wait(self) -> None:
         """Waits until everything that was saved is durable."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,19 +22,23 @@ from training import config as knobs
 from training import optim, passes
 from training.checkpoint import Checkpoints
 from training.data.loader import Loader, Portion
+from training.data.logs import Skip, append
 from training.data.opening import open_batches, open_replay
+from training.flops import flops_per_token
 from training.gradients import clip
-from training.guard import Guard, Spike
+from training.guard import Guard, Spike, ranges, reason_of, report, rollbacks, write_report
 from training.layout import IGNORED
+from training.meter import Facts, Meter, peak, wanted
 from training.metrics import Metrics
 from training.model import Shape
 from training.objectives import Objective
 from training.optim import Sophia
-from training.parallel import build
+from training.parallel import build, fill
 from training.passes import Passes
 from training.precision import Scaler
 from training.run import open_run, started, steps_of
-from training.stop import Interrupted, Stop
+from training.stop import Failed, Interrupted, Stop
+from training.supervise import alert
 from training.world import World
 
 
@@ -46,6 +51,7 @@ class Result:
     rate: float  # the learning rate
     labels: int  # tokens that were predicted
     by_source: list[tuple[float, int]]  # sum of cross-entropy, and labels, of each source
+    tokens: list[int]  # of each source, without padding
     digest: str  # of the batch, 16 hex digits
     waited: float  # seconds for the batch
     seconds: float
@@ -75,6 +81,7 @@ class Trainer:
         self.scaler = Scaler(config.parallel)
         self.checkpoints = Checkpoints(self.run, config.checkpoint, world)
         self.metrics = Metrics(self.run, config.log, world.first)
+        self.meter = Meter(self._facts())
         self.guard = Guard(config.guard)
         self.stop = Stop(world)
         self.step = self.saved = 0  # steps that are done, and that the last checkpoint holds
@@ -98,10 +105,8 @@ class Trainer:
             self.step += 1
             self.write(result)
             self.stop.beat(self.step)
-            spike = None
-            if not result.overflow:  # all else that is not finite is a spike
-                spike = self.guard.look(self.step - 1, result.loss, result.norm)
-            if spike:
+            norm = None if result.overflow else result.norm  # fp16's scale was too large: no spike
+            if spike := self.guard.look(self.step - 1, result.loss, norm):
                 self.stop.pause()
                 self.back(spike)
                 continue
@@ -120,27 +125,89 @@ class Trainer:
     def save(self) -> None:
         """A checkpoint of the steps done so far."""
         self.stop.pause()
+        began = time.perf_counter()
         state = {
             "step": self.step,
             "samples": self.step * self.config.train.batch,
             "prefix": self.loader.batches.prefix(self.step),
             "guard": self.guard.state(),
+            "meter": self.meter.state(),
             "scaler": self.scaler.state(),
         }
         self.checkpoints.save(self.step, self.model, self.optimizer, state)
         self.saved = self.step
+        self.meter.saved(time.perf_counter() - began)
+        self.metrics.plot()
 
     def restore(self, step: int) -> None:
         """Goes to a complete checkpoint."""
         state = self.checkpoints.load(step, self.model, self.optimizer)
         self.loader.batches.check(step, state["prefix"])
         self.guard.load(state["guard"])
+        self.meter.load(state["meter"])
         self.scaler.load(state["scaler"])
         self.step = self.saved = step
 
     def back(self, spike: Spike) -> None:
-        """Goes back before a spike and leaves its batch out from now on."""
-        raise NotImplementedError(spike.reason)
+        """Goes back before a spike and leaves its batches out from now on.
+
+        A kill is safe at every point: as long as the skips are not written, checkpoints that hold
+        the spike's batches are only missing, and the steps lead to the spike again; once they are,
+        the run goes on from a checkpoint that does not. Raises Failed, with all as it was, after
+        as many rollbacks as are allowed.
+        """
+        self.checkpoints.wait()
+        batches = self.loader.batches
+        number = rollbacks(batches.logs) + 1
+        to = self.guard.target(spike, self.checkpoints.steps())
+        losses = self._losses(spike)
+        allowed = number <= self.config.guard.retries
+        reason = reason_of(number, spike)
+        if self.world.first:
+            text = write_report(self.run, number, report(batches, spike, losses))
+            self.metrics.event("spike", step=spike.step + 1, reason=spike.reason, report=text.name)
+            self.metrics.say(f"step {spike.step + 1}: {spike.reason}; see {text}")
+            if allowed:
+                alert(self.config, reason)
+        self.world.barrier()  # a rank that fails at once would take the first one's report along
+        if not allowed:
+            raise Failed(
+                f"{spike.reason} at step {spike.step + 1}, after {number - 1} rollbacks "
+                f"(guard.retries)"
+            )
+        self.checkpoints.forget(to)
+        if self.world.first:
+            holes = ranges(np.concatenate([batches.samples(step) for step in spike.steps]))
+            append(self.run, [Skip(*hole, reason) for hole in holes])
+            self.metrics.event(
+                "rollback", number=number, spike=spike.step + 1, step=to, skipped=holes
+            )
+            self.metrics.say(f"back to step {to}; samples {holes} are left out")
+        self.world.barrier()
+        self.loader.close()
+        self.loader = self._open()
+        if to:
+            self.restore(to)
+        else:
+            self.begin()
+
+    def begin(self) -> None:
+        """Makes everything as it was before the first step."""
+        fill(self.model, self.config, str(self.world.device))
+        self.optimizer = optim.build(self.model, self.config.optimizer)
+        self.scaler, self.guard = Scaler(self.config.parallel), Guard(self.config.guard)
+        self.meter = Meter(self._facts())
+        self.step = self.saved = 0
+
+    def _losses(self, spike: Spike) -> dict[int, tuple[float, int]]:
+        """Cross-entropy and labels of the samples of a spike's own batch, from all ranks."""
+        own: dict[int, tuple[float, int]] = {}
+        micros = self.loader.get(spike.step).micros
+        for micro, losses in zip(micros, self.passes.by_row, strict=False):
+            labels = (micro.labels != IGNORED).sum(1)
+            values = zip(losses.tolist(), labels.tolist(), strict=True)
+            own.update(zip(micro.samples.tolist(), values, strict=True))
+        return {sample: both for rank in self.world.gather(own) for sample, both in rank.items()}
 
     # ------------------------------------------------------------ a step
 
@@ -158,7 +225,7 @@ class Trainer:
         most, scale = self.config.optimizer.clip, self.scaler.scale
         norm = clip(self.model.parameters(), most, scale, self.world)
         numbers = torch.cat([sums, norm[None].to(sums.device)])
-        (total, *by_source, whole), (labels, digest) = read(numbers, counts)
+        (total, *by_source, whole), (labels, digest, *tokens) = read(numbers, counts)
         finite = math.isfinite(total) and math.isfinite(whole)
         rate = optim.rate(step, self.steps, self.config.optimizer, self.config.schedule)
         if finite:
@@ -179,6 +246,7 @@ class Trainer:
             rate=rate,
             labels=labels,
             by_source=list(zip(by_source[:sources], map(int, by_source[sources:]), strict=True)),
+            tokens=tokens,
             digest=f"{digest & (1 << 64) - 1:016x}",
             waited=portion.waited,
             seconds=time.perf_counter() - began,
@@ -187,9 +255,10 @@ class Trainer:
         )
 
     def _counts(self, portion: Portion) -> Tensor:
-        """Labels of the whole batch, and its digest: (2,) int64, on the device."""
+        """Labels of the whole batch, its digest, and its tokens by source: (2 + sources,) int64, on
+        the device."""
         own = sum(int((micro.labels != IGNORED).sum()) for micro in portion.micros)
-        counts = torch.tensor([own, portion.digest], dtype=torch.int64)
+        counts = torch.tensor([own, portion.digest, *portion.tokens], dtype=torch.int64)
         return self.world.sum(counts.to(self.world.device))
 
     def _observe(
@@ -211,9 +280,24 @@ class Trainer:
         key = self.loader.batches.key(self.step - 1)
         self.replay.check(self.step, result.digest, key)
         self.metrics.batch(self.step, result.digest, key)
-        self.metrics.health(self.step, loss=result.loss, norm=result.norm, rate=result.rate)
-        if self.step % self.config.log.every == 0 or self.step == self.steps:
-            self.metrics.say(f"step {self.step}/{self.steps}  loss {result.loss:.4f}")
+        weights = wanted(self.loader.batches, self.step - 1)
+        self.metrics.health(self.step, **self.meter.health(result, weights))
+        due = self.step % self.config.log.every == 0 or self.step == self.steps
+        if due:
+            self.metrics.operations(self.step, **self.meter.operations(self.world.device))
+        self.metrics.progress(self.meter.line(self.step, result), due)
+
+    def _facts(self) -> Facts:
+        """What the meter wants to know of the run."""
+        length, device = self.objective.length(self.manifest.sequence_length), self.world.device
+        return Facts(
+            sources=self.manifest.names,
+            steps=self.steps,
+            tokens=self.config.train.batch * length,
+            flops=flops_per_token(self.shape, length),
+            ranks=self.world.size,
+            peak=peak(torch.cuda.get_device_name(device)) if device.type == "cuda" else None,
+        )
 
     def _open(self, starts: bool = False) -> Loader:
         """The loader of the batches as the logs are now; where a start `starts`, its mixture is in

@@ -46,17 +46,21 @@ class Passes:
     ) -> None:
         self.model, self.world, self.sources = model, world, sources
         self.reshard = reshard
+        #: Cross-entropy of each row, (rows,) for each micro-batch of the last `run`: for reports.
+        self.by_row: list[Tensor] = []
 
     def run(self, micros: list[Micro], factor: Tensor) -> Tensor:
         """Passes over this rank's micro-batches: (1 + 2 * sources,) fp64 on the device, of this
         rank alone: the sum of losses (z-loss included); cross-entropy, then labels, by source."""
         sums = torch.zeros(1 + 2 * self.sources, dtype=torch.float64, device=self.world.device)
+        self.by_row = []
         for number, micro in enumerate(micros):
             expect(self.model, number == len(micros) - 1, self.reshard)
             micro = micro.to(self.world.device)
             total, each = self.model(micro.tokens, micro.layout, micro.labels)
             (total * factor).backward()
             tally(sums, total.detach(), each, micro, self.sources)
+            self.by_row.append(each.sum(1))
         return sums
 
     def hessian(self, micros: list[Micro], factor: Tensor, seed: int, step: int) -> None:

@@ -76,6 +76,13 @@ class World:
             dist.broadcast_object_list(values, src=0)
         return values[0]
 
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all ranks, on all ranks."""
+        values = [value] * self.size
+        if self.size > 1:
+            dist.all_gather_object(values, value)
+        return values
+
     def barrier(self) -> None:
         """Waits for all."""
         if self.size > 1:

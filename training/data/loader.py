@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,11 +21,12 @@ from training.world import World
 
 @dataclass(frozen=True)
 class Portion:
-    """A rank's part of a batch. `digest`: its part of the batch's digest; `waited`: seconds that
-    the step had to wait for it."""
+    """A rank's part of a batch. `digest`: its part of the batch's digest; `tokens`: of each source,
+    without padding; `waited`: seconds that the step had to wait for it."""
 
     micros: list[Micro]  # in the memory of the CPU, pinned where there is a GPU
     digest: int
+    tokens: list[int]
     waited: float
 
 
@@ -46,7 +47,7 @@ class Loader:
         self.batches, self.objective, self.world = batches, objective, world
         self.micro_batch, self.prefetch = micro_batch, prefetch
         self._thread = ThreadPoolExecutor(1, "loader", self._begin)
-        self._ahead: dict[int, Future[tuple[list[Micro], int]]] = {}
+        self._ahead: dict[int, Future[Portion]] = {}
 
     def get(self, step: int) -> Portion:
         """The portion of a step; those after it are read ahead. Raises what reading it raises."""
@@ -56,8 +57,8 @@ class Loader:
         for number in range(step, step + self.prefetch + 1):
             if number not in self._ahead:
                 self._ahead[number] = self._thread.submit(self._make, number)
-        micros, own = self._ahead.pop(step).result()
-        return Portion(micros, own, time.perf_counter() - began)
+        portion = self._ahead.pop(step).result()
+        return replace(portion, waited=time.perf_counter() - began)
 
     def close(self) -> None:
         """Stops reading ahead."""
@@ -73,7 +74,7 @@ class Loader:
         if self.world.device.type == "cuda":  # or pinning would open a context on the first GPU
             torch.cuda.set_device(self.world.device)
 
-    def _make(self, step: int) -> tuple[list[Micro], int]:
+    def _make(self, step: int) -> Portion:
         own = self.batches.size // self.world.data_ranks
         begin = self.world.data_rank * own
         rows, samples = self.batches.rows(step, begin, begin + own)
@@ -81,4 +82,5 @@ class Loader:
         micros = [self.objective(rows.take(cut), samples[cut]) for cut in cuts]
         if self.world.device.type == "cuda":
             micros = [micro.pinned() for micro in micros]
-        return micros, digest(rows, samples)
+        tokens = np.bincount(rows.sources, rows.filled(), len(self.batches.manifest.sources))
+        return Portion(micros, digest(rows, samples), tokens.astype(int).tolist(), 0.0)

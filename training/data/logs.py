@@ -24,12 +24,15 @@ __all__ = ["MIXTURE", "SKIPS", "Logs", "Mixture", "Skip", "append", "change"]
 
 def append(run: Path, entries: Sequence[Mixture | Skip]) -> None:
     """Writes entries at the end of their logs, durably; a torn line at the end goes."""
-    for entry in entries:
-        place = run / (MIXTURE if isinstance(entry, Mixture) else SKIPS)
-        with place.open("a+b") as file:
+    for name, kind in ((MIXTURE, Mixture), (SKIPS, Skip)):
+        own = [typed.plain(entry) for entry in entries if isinstance(entry, kind)]
+        if not own:
+            continue
+        with (run / name).open("a+b") as file:
             file.seek(0)
             file.truncate(len(whole(file.read())))
-            file.write(json.dumps(typed.plain(entry)).encode() + b"\n")
+            # One write: the parts of a batch that lies about an earlier hole are all there or none.
+            file.write(b"".join(json.dumps(entry).encode() + b"\n" for entry in own))
             file.flush()
             os.fsync(file.fileno())
     directory = os.open(run, os.O_RDONLY)
