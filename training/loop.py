@@ -21,7 +21,7 @@ from torch.distributed.tensor import DTensor
 from manifests.tokens import Manifest
 from training import config as knobs
 from training import optim
-from training.checkpoint import Checkpoints
+from training.checkpoint import CheckpointError, Checkpoints, described
 from training.data.batches import Batches
 from training.data.loader import Loader, Portion
 from training.data.logs import Logs
@@ -35,6 +35,7 @@ from training.passes import Passes
 from training.precision import Scaler
 from training.run import open_run
 from training.stop import Interrupted, Stop
+from training.weights import begin
 from training.world import World
 
 
@@ -83,8 +84,7 @@ class Trainer:
     def train(self) -> None:
         """From the last complete checkpoint, or from nothing, to the last step. Raises Interrupted
         where it was asked to stop and has saved."""
-        if saved := self.checkpoints.steps():
-            self.restore(saved[-1])
+        self.start()
         while self.step < self.steps:
             result = self.one(self.step)
             self.step += 1
@@ -102,10 +102,28 @@ class Trainer:
                 raise Interrupted(f"stopped after step {self.step}")
         self.checkpoints.wait()
 
+    def start(self) -> None:
+        """Goes to the newest checkpoint that is sound; where there is none at all, to the weights
+        of `checkpoint.init_from`, or stays with the first values."""
+        steps = self.checkpoints.steps()
+        for step in reversed(steps):
+            try:
+                return self.restore(step)
+            except CheckpointError as error:
+                self.metrics.event("damaged", step=step, problem=str(error))
+                self.metrics.say(f"{error}; the checkpoint before it is taken")
+        if steps:
+            raise CheckpointError(f"{self.run}: none of its {len(steps)} checkpoints can be used")
+        if self.config.checkpoint.init_from is not None:
+            begun = begin(self.config, self.shape, self.manifest, self.model, self.world)
+            self.metrics.event("begun", **begun)
+
     def save(self) -> None:
         """A checkpoint of the steps done so far."""
         state = {
+            **described(self.config, self.shape, self.manifest),
             "step": self.step,
+            "samples": self.step * self.config.train.batch,
             "guard": self.guard.state(),
             "scaler": self.scaler.state(),
         }
@@ -209,6 +227,7 @@ def main(config: knobs.Config, world: World) -> dict[str, Any]:
     try:
         trainer.train()
     finally:
+        trainer.checkpoints.close()
         trainer.loader.close()
         trainer.metrics.close()
     return {"step": trainer.step}
