@@ -49,7 +49,7 @@ def cut(name: str, tensor: Tensor, shape: Shape) -> dict[str, Tensor]:
         parts = [tensor[: shape.vocab]]
     elif (grouped := _grouped(name, shape)) is not None:
         groups, sizes = grouped
-        by_group = _by_group(tensor, groups).split(sizes, dim=1)
+        by_group = torch.split(_by_group(tensor, groups), sizes, dim=1)
         parts = [part.flatten(0, 1) for part in by_group]
     else:
         parts = [tensor]
