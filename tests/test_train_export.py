@@ -256,7 +256,7 @@ def test_what_does_not_fit_is_refused_in_one_line(
     ]
     rope = (f"checkpoint.init_from={exported}", "model.rope_theta=10000.0")
     configs.append(config(toy_manifest, tmp_path / "rope", *ODD, *rope))
-    *found, changed = run_ranks(1, answers, configs)
+    [[*found, changed]] = run_ranks(1, answers, configs)
     for (source, _, said), answer in zip(cases, found, strict=True):
         if said is None:
             assert answer == {"from": str(source)}
