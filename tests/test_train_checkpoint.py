@@ -62,8 +62,8 @@ def trained(trainer: loop.Trainer) -> Tensors:
 
 
 def restored(trainer: loop.Trainer) -> Tensors:
-    assert not trainer.optimizer.state
-    trainer.start()
+    assert trainer.step == 0
+    trainer.resume()
     return shown(trainer)
 
 
@@ -294,16 +294,23 @@ def test_damage_is_found_and_named(
 
 
 def went_back(trainer: loop.Trainer) -> tuple[int, list[int], Tensors, str]:
-    """Starts where the newest checkpoint is damaged; then loads an earlier one for another
-    optimiser."""
-    trainer.start()
+    """Starts where the newest checkpoint is damaged; then loads it for another optimiser, and goes
+    back further and further."""
+    trainer.resume()
     began, steps, found = trainer.step, trainer.checkpoints.steps(), shown(trainer)
     other = torch.optim.SGD(trainer.model.parameters(), momentum=0.9)
     try:
         trainer.checkpoints.load(4, trainer.model, other)
     except ConfigError as error:
-        return began, steps, found, str(error)
-    raise AssertionError("another optimiser was taken")
+        said = str(error)
+    else:
+        raise AssertionError("another optimiser was taken")
+    trainer.restore(2)
+    assert trainer.checkpoints.steps() == [2]
+    trainer.checkpoints.forget(0)
+    assert trainer.checkpoints.steps() == []
+    assert not (trainer.checkpoints.directory / "latest").exists()
+    return began, steps, found, said
 
 
 def test_the_checkpoint_before_a_damaged_one_is_taken(

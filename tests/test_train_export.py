@@ -162,9 +162,9 @@ def test_the_command(
 # ---------------------------------------------------------------- the way back
 
 
-def begun(trainer: loop.Trainer) -> tuple[int, dict[str, Any], int]:
-    """Step, whole parameters and steps taken by the optimiser, at the start."""
-    trainer.start()
+def begun(trainer: loop.Trainer) -> tuple[int, dict[str, Any], bool]:
+    """Step, whole parameters, and whether the optimiser remembers anything, at the start."""
+    trainer.resume()
     whole = {
         name: (p.full_tensor() if hasattr(p, "full_tensor") else p).detach()  # type: ignore
         for name, p in trainer.model.named_parameters()
@@ -172,7 +172,7 @@ def begun(trainer: loop.Trainer) -> tuple[int, dict[str, Any], int]:
     return (
         trainer.step,
         {name: tensor.clone().numpy() for name, tensor in whole.items()},
-        len(trainer.optimizer.state),
+        any(bool(kept.any()) for own in trainer.optimizer.state.values() for kept in own.values()),
     )
 
 
@@ -189,12 +189,12 @@ def test_what_was_exported_comes_back_as_it_was(
     knobs = (*ODD, *MODELS[name], "train.micro_batch=4", f"checkpoint.init_from={source}")
     made = config(toy_manifest, tmp_path / "run", *knobs)
     expected = weights(runs / name)
-    for step, found, moments in run_ranks(ranks, on_trainer, made, begun):
-        assert step == moments == 0
+    for step, found, remembers in run_ranks(ranks, on_trainer, made, begun):
+        assert step == 0 and not remembers
         assert found.keys() | {"head.out.weight"} == expected.keys()
         for key, values in found.items():
             assert torch.equal(torch.from_numpy(values)[:258], expected[key][:258])
-    note = json.loads((tmp_path / "run" / "run.json").read_text())["begun"]
+    note = json.loads((tmp_path / "run" / "run.json").read_text())["init_from"]
     assert note["from"].startswith(str(source)) and "changed" not in note
 
 
@@ -204,7 +204,7 @@ def answers(configs: list[Config]) -> list[Any]:
     for one in configs:
         try:
             on_trainer(one, begun)
-            found.append(json.loads((Path(one.run) / "run.json").read_text()).get("begun"))
+            found.append(json.loads((Path(one.run) / "run.json").read_text()).get("init_from"))
         except ConfigError as error:
             found.append(str(error))
     return found

@@ -100,8 +100,8 @@ class Checkpoints:
 
     def load(self, step: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """Loads a complete checkpoint into model and optimiser, whatever it was sharded over, and
-        gives the state beside it. Later ones belong to a past that is given up with this: they
-        count no more.
+        gives the state beside it. Later ones belong to a past that is given up with this, and are
+        removed.
 
         Raises CheckpointError where it is damaged, ConfigError where it is of another optimiser.
         """
@@ -115,8 +115,14 @@ class Checkpoints:
         moments = get_optimizer_state_dict(model, optimizer) | {"state": tensors["optimizer"]}
         set_optimizer_state_dict(model, optimizer, moments)
         _set_random(state["random"])
-        self._on_first(lambda: self._give_up_after(step))
+        self.forget(step)
         return state
+
+    def forget(self, after: int) -> None:
+        """Removes the checkpoints of more than `after` steps, the newest first, so that what is
+        left at any moment is a beginning of the run."""
+        self.wait()
+        self._on_first(lambda: self._forget(after))
 
     def wait(self) -> None:
         """Waits until everything that was saved is durable. Raises CheckpointError where that went
@@ -169,11 +175,15 @@ class Checkpoints:
         old = steps[: -self.knobs.keep] if self.knobs.keep else []
         return [step for step in old if permanent is None or step % permanent]
 
-    def _give_up_after(self, step: int) -> None:
-        for later in complete(self.directory):
-            if later > step:
-                (self.place(later) / MARKER).unlink()
-        self._point(self.place(step))
+    def _forget(self, after: int) -> None:
+        steps = complete(self.directory)
+        for step in reversed(steps):
+            if step > after:
+                remove(self.place(step))
+        if left := [step for step in steps if step <= after]:
+            self._point(self.place(left[-1]))
+        else:
+            (self.directory / LATEST).unlink(missing_ok=True)
 
     def _surroundings(self) -> dict[str, Any]:
         mesh = self.world.mesh

@@ -35,7 +35,7 @@ from training.passes import Passes
 from training.precision import Scaler
 from training.run import open_run
 from training.stop import Interrupted, Stop
-from training.weights import begin
+from training.weights import begin_from
 from training.world import World
 
 
@@ -84,7 +84,7 @@ class Trainer:
     def train(self) -> None:
         """From the last complete checkpoint, or from nothing, to the last step. Raises Interrupted
         where it was asked to stop and has saved."""
-        self.start()
+        self.resume()
         while self.step < self.steps:
             result = self.one(self.step)
             self.step += 1
@@ -102,7 +102,7 @@ class Trainer:
                 raise Interrupted(f"stopped after step {self.step}")
         self.checkpoints.wait()
 
-    def start(self) -> None:
+    def resume(self) -> None:
         """Goes to the newest checkpoint that is sound; where there is none at all, to the weights
         of `checkpoint.init_from`, or stays with the first values."""
         steps = self.checkpoints.steps()
@@ -115,8 +115,8 @@ class Trainer:
         if steps:
             raise CheckpointError(f"{self.run}: none of its {len(steps)} checkpoints can be used")
         if self.config.checkpoint.init_from is not None:
-            begun = begin(self.config, self.shape, self.manifest, self.model, self.world)
-            self.metrics.event("begun", **begun)
+            begun = begin_from(self.config, self.shape, self.manifest, self.model, self.world)
+            self.metrics.event("init_from", **begun)
 
     def save(self) -> None:
         """A checkpoint of the steps done so far."""

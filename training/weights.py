@@ -99,7 +99,7 @@ _SIZES = ("layers", "dim", "heads", "kv_heads", "ffn", "vocab", "tied", "qk_norm
 _CONSTANTS = ("rope_theta", "norm_eps")
 
 
-def begin(
+def begin_from(
     config: knobs.Config, shape: Shape, manifest: Manifest, model: Transformer, world: World
 ) -> dict[str, Any]:
     """Fills the model with the weights that `checkpoint.init_from` names, and notes in run.json
@@ -121,7 +121,7 @@ def begin(
         raise ConfigError(f"checkpoint.init_from: {error}") from None
     if world.first:
         path = Path(config.run) / "run.json"
-        record = {**json.loads(path.read_bytes()), "begun": note}
+        record = {**json.loads(path.read_bytes()), "init_from": note}
         write_bytes(path, json.dumps(record, indent=1).encode() + b"\n")
     return dict(note)
 
