@@ -38,6 +38,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
+from torch.distributed.tensor import DTensor
 
 from manifests import typed
 from manifests.files import file_digest, write_bytes
@@ -318,7 +319,13 @@ def _copied(value: Any, into: Any) -> Any:
         return value
     if into is None:
         return value.detach().to("cpu", copy=True)
-    return into.copy_(value.detach())
+    _local(into).copy_(_local(value))
+    return into
+
+
+def _local(tensor: Tensor) -> Tensor:
+    """This rank's part of a tensor, in the same memory."""
+    return (tensor.to_local() if isinstance(tensor, DTensor) else tensor).detach()
 
 
 def _same_optimizer(place: Path, tensors: dict[str, Any]) -> None:
