@@ -172,27 +172,26 @@ def snapshots(trainer: loop.Trainer, into: Path) -> None:
     trainer.step = 2
     trainer.save()
     trainer.checkpoints.wait()
-    within, count = str(trainer.checkpoints.directory), 0
-    busy = threading.Lock()
+    within, taken, inside = str(trainer.checkpoints.directory), [0], [False]
+    lock = threading.RLock()  # other threads wait at their next change while a copy is made
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        nonlocal count
         if event not in _WRITES or not str(arguments[0]).startswith(within):
             return
         if event == "open" and not (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR):
             return
-        if busy.acquire(blocking=False):
-            try:
-                shutil.copytree(within, into / f"{count:03d}")
-                count += 1
-            finally:
-                busy.release()
+        with lock:
+            if not inside[0]:
+                inside[0] = True
+                shutil.copytree(within, into / f"{taken[0]:03d}")
+                taken[0] += 1
+                inside[0] = False
 
     sys.addaudithook(hook)
     trainer.step = 4
     trainer.save()
     trainer.checkpoints.wait()
-    busy.acquire()
+    inside[0] = True
 
 
 def test_a_kill_at_any_moment_of_a_save_leaves_a_sound_checkpoint(
