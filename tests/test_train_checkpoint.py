@@ -176,7 +176,12 @@ def snapshots(trainer: loop.Trainer, into: Path) -> None:
     lock = threading.RLock()  # other threads wait at their next change while a copy is made
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if event not in _WRITES or not str(arguments[0]).startswith(within):
+        if event not in _WRITES:
+            return
+        path = str(arguments[0])
+        if event in ("os.remove", "os.rmdir") and arguments[1] >= 0:  # as shutil.rmtree does
+            path = os.path.join(os.readlink(f"/proc/self/fd/{arguments[1]}"), path)
+        if not path.startswith(within):
             return
         if event == "open" and not (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR):
             return
