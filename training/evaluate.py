@@ -16,6 +16,7 @@ import torch
 
 from manifests.reader import open_reader
 from manifests.tokens import ManifestError
+from training.checkpoint import CheckpointError
 from training.config import ConfigError
 from training.passes import tally
 from training.tables import table
@@ -94,11 +95,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             held = validation(trained, given.rows)
             tokenizer = tokenizer_of(trained.manifest) if given.tasks else None
             outcomes = [evaluate_task(trained, tokenizer, path) for path in given.tasks]
-    except (ConfigError, ManifestError) as error:
+    except (CheckpointError, ConfigError, ManifestError) as error:
         print(f"training.evaluate: {error}", file=sys.stderr)
         return 2
     if given.json:
-        own = [{**asdict(score), "perplexity": score.perplexity} for score in held]
+        own = [{"source": score.source, **score.record()} for score in held]
         record = {"step": trained.step, "validation": own, "tasks": [asdict(o) for o in outcomes]}
         print(json.dumps(record))
     else:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from manifests.tokens import ManifestError
+from training.checkpoint import CheckpointError
 from training.config import ConfigError
 from training.layout import Layout, layout_of
 from training.trained import Trained, open_trained, tokenizer_of
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         _run(given)
-    except (ConfigError, ManifestError) as error:
+    except (CheckpointError, ConfigError, ManifestError) as error:
         print(f"training.generate: {error}", file=sys.stderr)
         return 2
     return 0

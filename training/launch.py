@@ -17,6 +17,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -103,7 +104,9 @@ def _check(config: Config, manifest: Manifest, ranks: int) -> None:
     """All that can be known before a worker is there. Raises ConfigError and ManifestError."""
     from training import run, world
     from training.data.batches import Batches
-    from training.data.logs import Logs
+    from training.data.consumption import refuse_repetition
+    from training.data.files import Check
+    from training.data.logs import Logs, change
     from training.model import Shape
     from training.objectives import Objective
 
@@ -111,21 +114,36 @@ def _check(config: Config, manifest: Manifest, ranks: int) -> None:
     world.divide(config, ranks)
     try:
         objective = Objective(config.objective, manifest.tokenizer, config.seed)
-        length = objective.length(manifest.sequence_length)
-        Shape.of(config.model, manifest.tokenizer.size, length)
+        Shape.of(config.model, manifest.tokenizer.size, objective.length(manifest.sequence_length))
     except ValueError as error:
         raise ConfigError(f"objective.kind: {error}") from None
-    Batches(manifest, config.data, Logs.read(Path(config.run)), config.train.batch)
+    steps, batch = run.steps_of(config, manifest.sequence_length), config.train.batch
+    logs = Logs.read(Path(config.run))
+    done = _newest(config) * batch
+    if config.data.mixture and (entry := change(manifest, logs, config.data.mixture, done)):
+        logs = replace(logs, mixtures=(*logs.mixtures, entry))
+    batches = Batches(manifest, config.data, logs, batch, steps)
+    refuse_repetition(batches, steps, config.data.max_epochs)
+    files = Check(manifest, batches.files(), config.data.digests, Path(config.run))
+    while (problem := files.wait(5)) is None:
+        pass
+    if problem:
+        raise ManifestError(problem)
 
 
 def _finished(config: Config, manifest: Manifest) -> int:
     """The steps that are done, if they are all that are asked for; else 0."""
-    from training.checkpoint import MARKER
     from training.run import steps_of
 
-    places = Path(config.run).glob(f"checkpoints/step-*/{MARKER}")
-    done = max((int(place.parent.name.removeprefix("step-")) for place in places), default=0)
+    done = _newest(config)
     return done if done >= steps_of(config, manifest.sequence_length) else 0
+
+
+def _newest(config: Config) -> int:
+    """The steps of the newest complete checkpoint; 0 where there is none."""
+    from training.checkpoint import complete
+
+    return max(complete(Path(config.run) / "checkpoints"), default=0)
 
 
 def _knobs() -> Iterable[str]:
@@ -149,6 +167,7 @@ def _work(config: Config) -> int:
     die_with_launcher()
     listen(lambda number: os._exit(128 + number))
     from training import loop, run, world
+    from training.checkpoint import CheckpointError
 
     if LAUNCHER not in os.environ and os.environ["RANK"] == "0":
         held = run.lock(Path(config.run))  # noqa: F841 (until this process ends)
@@ -159,7 +178,7 @@ def _work(config: Config) -> int:
         code = _said(stopped, INTERRUPTED) if os.environ["RANK"] == "0" else INTERRUPTED
     except (ConfigError, ManifestError) as error:
         code = _said(error, 2)
-    except Failed as error:
+    except (Failed, CheckpointError) as error:
         code = _said(error, HOPELESS)
     except Exception:
         traceback.print_exc()

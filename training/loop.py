@@ -20,7 +20,7 @@ from torch import Tensor
 from manifests.tokens import Manifest
 from training import config as knobs
 from training import optim, passes
-from training.checkpoint import Checkpoints
+from training.checkpoint import CheckpointError, Checkpoints, described
 from training.data.loader import Loader, Portion
 from training.data.logs import Skip, append
 from training.data.opening import open_batches, open_replay
@@ -39,6 +39,9 @@ from training.precision import Scaler
 from training.run import open_run, started, steps_of
 from training.stop import Failed, Interrupted, Stop
 from training.supervise import alert
+from training.trained import bytes_of_tokens
+from training.validate import Held, held_out, scores
+from training.weights import begin_from
 from training.world import World
 
 
@@ -81,9 +84,11 @@ class Trainer:
         self.scaler = Scaler(config.parallel)
         self.checkpoints = Checkpoints(self.run, config.checkpoint, world)
         self.metrics = Metrics(self.run, config.log, world.first)
+        self.metrics.start = self.start
         self.meter = Meter(self._facts())
         self.guard = Guard(config.guard)
         self.stop = Stop(world)
+        self.held: Held | None = None  # held-out rows, once they have been read
         self.step = self.saved = 0  # steps that are done, and that the last checkpoint holds
         self.replay = open_replay(self.run, world)
         self.loader = self._open()
@@ -93,8 +98,7 @@ class Trainer:
     def train(self) -> None:
         """From the last complete checkpoint, or from nothing, to the last step. Raises Interrupted
         where it was asked to stop and has saved."""
-        if saved := self.checkpoints.steps():
-            self.restore(saved[-1])
+        self.resume()
         self.loader.close()
         self.loader = self._open(starts=True)
         self.metrics.event("start", start=self.start, step=self.step, **started(self.world))
@@ -110,7 +114,9 @@ class Trainer:
                 self.stop.pause()
                 self.back(spike)
                 continue
-            if self.step == self.steps or self.step % self.config.checkpoint.every == 0:
+            if self._due(self.config.validation.every):
+                self.validate()
+            if self._due(self.config.checkpoint.every):
                 self.save()
         self.checkpoints.wait()
 
@@ -122,11 +128,59 @@ class Trainer:
         self.metrics.event("interrupted", step=self.step)
         raise Interrupted(f"asked to stop; {self.step} of {self.steps} steps are done and saved")
 
+    def resume(self) -> None:
+        """Goes to the newest checkpoint that is sound; where there is none at all, to the weights
+        of `checkpoint.init_from`, or stays with the first values."""
+        steps = self.checkpoints.steps()
+        for step in reversed(steps):
+            try:
+                return self.restore(step)
+            except CheckpointError as error:
+                self.metrics.event("damaged", step=step, problem=str(error))
+                self.metrics.say(f"{error}; the checkpoint before it is taken")
+        if steps:
+            raise CheckpointError(f"{self.run}: none of its {len(steps)} checkpoints can be used")
+        self.initial()
+
+    def initial(self) -> None:
+        """Weights of `checkpoint.init_from` in the place of the first values."""
+        if self.config.checkpoint.init_from is not None:
+            begun = begin_from(self.config, self.shape, self.manifest, self.model, self.world)
+            self.metrics.event("init_from", **begun)
+
+    def _due(self, every: int | None) -> bool:
+        """Whether something that happens so often does after this step; it does after the last."""
+        return self.step == self.steps or (every is not None and self.step % every == 0)
+
+    def validate(self) -> None:
+        """Held-out loss, of every source that has held-out rows."""
+        self.stop.pause()
+        if self.held is None:
+            self.held = held_out(
+                self.loader.batches.reader,
+                self.objective,
+                bytes_of_tokens(self.manifest),
+                micro_batch=self.config.train.micro_batch,
+                most=self.config.validation.rows,
+                rank=self.world.data_rank,
+                ranks=self.world.data_ranks,
+            )
+        if not self.held.micros:
+            return
+        sums = self.world.sum(self.passes.evaluate(self.held.micros))
+        losses, labels = sums[1:].cpu().numpy().reshape(2, -1)
+        found = scores(self.manifest.names, self.held, losses, labels)
+        own = {score.source: score.record() for score in found}
+        if whole := own.pop("all", None):
+            self.metrics.validation(self.step, **whole, sources=own)
+            self.metrics.say(f"step {self.step}: held-out {found[-1].line()}")
+
     def save(self) -> None:
         """A checkpoint of the steps done so far."""
         self.stop.pause()
         began = time.perf_counter()
         state = {
+            **described(self.config, self.shape, self.manifest),
             "step": self.step,
             "samples": self.step * self.config.train.batch,
             "prefix": self.loader.batches.prefix(self.step),
@@ -193,7 +247,8 @@ class Trainer:
 
     def begin(self) -> None:
         """Makes everything as it was before the first step."""
-        fill(self.model, self.config, str(self.world.device))
+        fill(self.model, self.config, str(next(self.model.parameters()).device))
+        self.initial()
         self.optimizer = optim.build(self.model, self.config.optimizer)
         self.scaler, self.guard = Scaler(self.config.parallel), Guard(self.config.guard)
         self.meter = Meter(self._facts())
@@ -321,6 +376,7 @@ def main(config: knobs.Config, world: World) -> dict[str, Any]:
     try:
         trainer.train()
     finally:
+        trainer.checkpoints.close()
         trainer.loader.close()
         trainer.metrics.close()
     return {"step": trainer.step}

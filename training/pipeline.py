@@ -74,13 +74,14 @@ class Pipeline:
         self.first, self.last = world.stage == 0, world.stage == world.stages - 1
         self.group = world.mesh.get_group("pipeline")
         self.sums = self._zeros()
+        self.by_row: list[Tensor] = []  # as of Passes, on the last stage
         self.factor = torch.ones((), device=world.device)
         self.schedule: Schedule1F1B | None = None
 
     def run(self, micros: list[Micro], factor: Tensor) -> Tensor:
         """As Passes.run; the number of micro-batches and their shape stay as they were first."""
         micros = [micro.to(self.world.device) for micro in micros]
-        self.sums, self.factor = self._zeros(), factor
+        self.sums, self.factor, self.by_row = self._zeros(), factor, []
         if self.schedule is None:
             self.schedule = self._schedule(len(micros), *micros[0].tokens.shape)
         stage = self.schedule._stage
@@ -140,6 +141,7 @@ class Pipeline:
         """What the last stage goes back from."""
         total, each = out
         tally(self.sums, total.detach(), each, micro, self.sources)
+        self.by_row.append(each.detach().sum(1))
         return total * self.factor
 
     def _zeros(self) -> Tensor:

@@ -19,7 +19,7 @@ from training import config as knobs
 from training.config import ConfigError
 from training.model import Shape, Transformer
 from training.objectives import Objective
-from training.weights import weights
+from training.weights import chosen, weights
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def open_trained(
     run: Path, step: int | None = None, average: int = 1, device: str = "auto"
 ) -> Trained:
     """The model of a run after a step (the newest checkpoint without one), or the mean of the
-    `average` checkpoints up to there. Raises ConfigError and ManifestError."""
+    `average` checkpoints up to there. Raises ConfigError, CheckpointError and ManifestError."""
     if not (run / "run.json").exists():
         raise ConfigError(f"{run}: no training run")
     config = knobs.load(run / "config.yaml")
@@ -48,14 +48,14 @@ def open_trained(
         config.model, manifest.tokenizer.size, objective.length(manifest.sequence_length)
     )
     tensors = weights(run, step, average)
+    found = int(chosen(run, step, average)[-1].name.removeprefix("step-"))
     kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     with torch.device("meta"):
         model = Transformer(shape, config.model, config.train)
-    model.load_state_dict(tensors, assign=True, strict=not shape.tied)
-    if shape.tied:
-        model.head.out.weight = model.embed.weight
+    model.load_state_dict(tensors, assign=True)
+    model.tie()
     model.to(kind).eval().requires_grad_(False)
-    return Trained(model, config, manifest, objective, step or 0, torch.device(kind))
+    return Trained(model, config, manifest, objective, found, torch.device(kind))
 
 
 def tokenizer_of(manifest: Manifest) -> Any:

@@ -34,6 +34,16 @@ class Score:
         """exp(loss); infinite where that is too large."""
         return math.exp(self.loss) if self.loss < 700 else math.inf
 
+    def record(self) -> dict[str, float | int | None]:
+        """All figures but the source's name, for JSON."""
+        own = {"rows": self.rows, "labels": self.labels, "loss": self.loss}
+        return {**own, "perplexity": self.perplexity, "bits_per_byte": self.bits_per_byte}
+
+    def line(self) -> str:
+        """The figures in a line."""
+        per_byte = f"  {self.bits_per_byte:.4f} bits per byte" if self.bits_per_byte else ""
+        return f"loss {self.loss:.4f}  perplexity {self.perplexity:,.2f}{per_byte}"
+
 
 @dataclass(frozen=True)
 class Held:
