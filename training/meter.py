@@ -96,6 +96,8 @@ class Meter:
             )
         }
         own = {name: getattr(result, name) for name in ("loss", "norm", "rate", "labels")}
+        if result.skipped:  # not finite: nothing was moved
+            own["skipped"] = True
         return {**own, "tokens": sum(self.seen), "sources": sources}
 
     def state(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from torch.distributed.tensor import DTensor
 from manifests.hashing import salt
 from training import config as knobs
 from training.attention import Backend, Mask, attend, choose, prepare
+from training.config import ConfigError
 from training.layout import Layout
 from training.loss import linear_cross_entropy
 from training.sampled import drawn
@@ -45,8 +46,14 @@ class Shape:
 
     @staticmethod
     def of(model: knobs.Model, vocab: int, context: int) -> Shape:
-        """Of the knobs, with the tokenizer's vocabulary and the manifest's length where they leave
-        them open."""
+        """Of the knobs, with the tokenizer's vocabulary and the length of rows as the objective
+        makes them where they leave them open. Raises ConfigError where they say less than these."""
+        for name, said, least in (
+            ("vocab", model.vocab, vocab),
+            ("context", model.context, context),
+        ):
+            if said is not None and said < least:
+                raise ConfigError(f"model.{name}: {said:,}, but the data has {least:,}")
         return Shape(
             layers=model.layers,
             dim=model.dim,
@@ -137,6 +144,7 @@ class Head(nn.Module):
     def __init__(self, shape: Shape, model: knobs.Model, train: knobs.Train) -> None:
         super().__init__()
         self.vocab, self.z_loss, self.chunk = shape.vocab, train.z_loss, train.loss_chunk
+        self.compiled = False  # the chunks of the loss, on a GPU
         self.norm = nn.RMSNorm(shape.dim, eps=model.norm_eps)
         self.out = nn.Linear(shape.dim, shape.rows, bias=False)
 
@@ -155,7 +163,14 @@ class Head(nn.Module):
         if draws is not None:  # the whole vocabulary is here (config._problems)
             flat, z_loss = drawn(hidden, own, flat, draws.flatten(), self.chunk), 0.0
         total, each = linear_cross_entropy(
-            hidden, own, flat, z_loss=z_loss, chunk=self.chunk, group=group, first=first
+            hidden,
+            own,
+            flat,
+            z_loss=z_loss,
+            chunk=self.chunk,
+            group=group,
+            first=first,
+            compiled=self.compiled,
         )
         return total, each.view(labels.shape).clone()  # FSDP2 warns of outputs that are views
 

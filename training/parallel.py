@@ -34,7 +34,7 @@ from torch.utils.checkpoint import (
 from training import config as knobs
 from training import fp8
 from training.attention import choose
-from training.model import Shape, Transformer, initial
+from training.model import Head, Shape, Transformer, initial
 from training.pipeline import Elsewhere, keep_stage
 from training.world import World
 
@@ -112,6 +112,8 @@ def _shard(model: Transformer, parallel: knobs.Parallel, world: World) -> None:
             _forget(block, parallel.activations == "selective")
         if parallel.compile:
             block.compile()
+    if isinstance(model.head, Head):
+        model.head.compiled = parallel.compile
     _fully_shard(model, parallel, world)
 
 
