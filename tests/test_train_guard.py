@@ -194,7 +194,7 @@ def trained(
 ) -> dict[str, Any]:
     """Trains with poisoned samples and other patches; everything that the run has made, whole."""
     Poisoned.poison = poison
-    for name, value in ({"training.loop.Passes": Poisoned} | (patches or {})).items():
+    for name, value in ({"training.passes.Passes": Poisoned} | (patches or {})).items():
         mock.patch(name, value).start()  # in a process of its own
     trainer = loop.Trainer(config, world.join(config))
     trainer.train()

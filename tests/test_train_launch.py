@@ -22,9 +22,9 @@ from tests.test_train_resume import log
 from tests.trainers import SMALL, config, lines, train
 from training.config import Config, docs, leaves
 
-STEPS = 100
+STEPS = 60
 LONG = (f"train.steps={STEPS}", "checkpoint.every=20", "train.micro_batch=4")
-WAIT = 300  # seconds until a test gives up; the machine may be busy
+WAIT = 120  # seconds until a test gives up; the machine may be busy
 
 #: Each process loads torch, and a test has up to eight of them, one after the other.
 pytestmark = pytest.mark.timeout(900)
@@ -140,7 +140,9 @@ def alive(process: psutil.Process) -> bool:
 
 
 def test_a_second_signal_ends_it_at_once(toy_manifest: Path, tmp_path: Path) -> None:
-    with launched(toy_manifest, tmp_path, *LONG, "train.steps=100000") as process:
+    with launched(
+        toy_manifest, tmp_path, *LONG, "train.steps=100000", "data.max_epochs=1e9"
+    ) as process:
         at_step(tmp_path, 1)
         own = workers(process)
         own[0].suspend()  # so that it cannot save

@@ -228,6 +228,8 @@ def result(**values: Any) -> Result:
         digest="",
         waited=0.5,
         seconds=2.0,
+        skipped=False,
+        overflow=False,
     )
     return replace(made, **values)
 
@@ -274,7 +276,10 @@ def test_health_is_by_source_and_counts_what_was_seen() -> None:
 
 def test_the_wanted_mixture_is_that_of_the_steps_first_sample(toy_manifest: Path) -> None:
     manifest = Manifest.load(toy_manifest)
-    logs = Logs((Mixture(1024, {"web": 3.0, "code": 1.0}),), (Skip(0, 8, ""),))
+    logs = Logs(
+        (Mixture(1024, {"web": 3.0, "code": 1.0}, {"web": 3 << 30, "code": 1 << 30}),),
+        (Skip(0, 8, ""),),
+    )
     batches = Batches(manifest, load("tiny").data, logs, 8)
     assert wanted(batches, 126) == pytest.approx([0.5, 0.3, 0.2])  # samples 1,016 to 1,023
     assert wanted(batches, 127) == pytest.approx([0.75, 0.25, 0.0])
