@@ -1,8 +1,8 @@
 """A tokens directory of made-up documents, for measuring the trainer where there is no corpus.
 
-What may live here: `make(directory, ...)`. Documents have lognormal lengths and Zipf tokens, are put
-into rows one after the other (a row's last document is cut at its end), and the shards are the
-order of the rows, sample by sample. `python -m bench.token_set DIR` makes one of 2,048 tokens a row.
+What may live here: `make(directory, ...)`. Documents have lognormal lengths and Zipf tokens, are
+put into rows one after the other (a row's last document is cut at its end), and the shards are the
+order of the rows, sample by sample. `python -m bench.token_set DIR` makes rows of 2,048 tokens.
 """
 
 from __future__ import annotations
