@@ -160,7 +160,8 @@ def _attend_varlen(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
             k, v = (x.repeat_interleave(q.shape[2] // x.shape[2], 2) for x in (k, v))
     bounds = (mask.starts, mask.starts, mask.longest, mask.longest)
     flat = (x.flatten(0, 1) for x in (q, k, v))
-    out: Any = varlen_attn(*flat, *bounds, **options)
+    attention: Any = varlen_attn  # its signature differs by version
+    out: Any = attention(*flat, *bounds, **options)
     attended: Tensor = out.view(q.shape).flatten(2)
     return attended
 
