@@ -236,7 +236,8 @@ class Trainer:
             self.metrics.event(
                 "rollback", number=number, spike=spike.step + 1, step=to, skipped=holes
             )
-            self.metrics.say(f"back to step {to}; samples {holes} are left out")
+            said = ", ".join(f"{begin} to {end - 1}" for begin, end in holes)
+            self.metrics.say(f"back to step {to}; samples {said} are left out")
         self.world.barrier()
         self.loader.close()
         self.loader = self._open()
