@@ -172,6 +172,16 @@ def test_what_is_wrong_is_2_and_one_line_before_anything_is_made(
     assert not list((tmp_path / "run").rglob("*.json*"))
 
 
+def test_a_dry_run_prints_the_plan_and_writes_nothing(
+    toy_manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from training.launch import main
+
+    assert main([*words(toy_manifest, tmp_path / "run", "--dry-run")[3:]]) == 0
+    assert "memory a rank" in capsys.readouterr().out
+    assert not (tmp_path / "run").exists()
+
+
 def test_knobs_shows_each_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
     from training.launch import main
 

@@ -74,6 +74,15 @@ def test_epochs_are_those_of_the_order_and_too_many_are_refused(toy_manifest: Pa
         plan.plan(load(None, [*given, f"data.max_epochs={most.epochs * 0.99}"]), 1)
 
 
+def test_the_mixture_is_the_one_that_is_asked_for(toy_manifest: Path) -> None:
+    given = [f"data.manifest={toy_manifest}", *SMALL, "train.steps=10", "data.mixture={code: 1}"]
+    found = plan.plan(load(None, given), 1)
+    assert found.sources is not None
+    assert {source.name for source in found.sources if source.tokens} == {"code"}
+    with pytest.raises(ConfigError, match="'cod'; there are web"):
+        plan.plan(load(None, [*given, "data.mixture={cod: 1}"]), 1)
+
+
 def test_commands(toy_manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan.main(["--flops", "1e22", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["parameters"] == pytest.approx(9.1e9, rel=0.01)
@@ -82,6 +91,8 @@ def test_commands(toy_manifest: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "1.21B" in told and "8.095e+09" in told and "$2" in told
     assert plan.main(["tiny", f"data.manifest={toy_manifest}", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["sources"]) == 3
+    assert plan.main(["1.4b", "--ranks", "8", "data.manifest=nowhere"]) == 0
+    assert "no manifest at nowhere" in capsys.readouterr().out
     for wrong in (["tiny", "data.manifest=nowhere"], ["2b"], ["1.4b", "--price", "x=1"]):
         assert plan.main(wrong) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1
