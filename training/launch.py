@@ -112,11 +112,8 @@ def _check(config: Config, manifest: Manifest, ranks: int) -> None:
 
     run.check_run(config, manifest)
     world.divide(config, ranks)
-    try:
-        objective = Objective(config.objective, manifest.tokenizer, config.seed)
-        Shape.of(config.model, manifest.tokenizer.size, objective.length(manifest.sequence_length))
-    except ValueError as error:
-        raise ConfigError(f"objective.kind: {error}") from None
+    objective = Objective(config.objective, manifest.tokenizer, config.seed)
+    Shape.of(config.model, manifest.tokenizer.size, objective.length(manifest.sequence_length))
     steps, batch = run.steps_of(config, manifest.sequence_length), config.train.batch
     logs = Logs.read(Path(config.run))
     done = _newest(config) * batch
