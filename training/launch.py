@@ -111,11 +111,8 @@ def _check(config: Config, manifest: Manifest, ranks: int, dry: bool = False) ->
 
     run.check_run(config, manifest)
     world.divide(config, ranks)
-    try:
-        objective = Objective(config.objective, manifest.tokenizer, config.seed)
-        Shape.of(config.model, manifest.tokenizer.size, objective.length(manifest.sequence_length))
-    except ValueError as error:
-        raise ConfigError(f"objective.kind: {error}") from None
+    objective = Objective(config.objective, manifest.tokenizer, config.seed)
+    Shape.of(config.model, manifest.tokenizer.size, objective.length(manifest.sequence_length))
     steps = run.steps_of(config, manifest.sequence_length)
     batches = batches_of(config, manifest, steps)
     refuse_repetition(batches, steps, config.data.max_epochs)
