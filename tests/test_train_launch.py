@@ -16,11 +16,13 @@ from typing import Any
 import psutil
 import pytest
 
+from manifests.tokens import Manifest
 from tests.conftest import ROOT
 from tests.ranks import run_ranks
 from tests.test_train_resume import log
 from tests.trainers import SMALL, config, lines, train
-from training.config import Config, docs, leaves
+from training import launch
+from training.config import Config, ConfigError, docs, leaves
 
 STEPS = 60
 LONG = (f"train.steps={STEPS}", "checkpoint.every=20", "train.micro_batch=4")
@@ -151,6 +153,12 @@ def test_a_second_signal_ends_it_at_once(toy_manifest: Path, tmp_path: Path) -> 
         process.send_signal(signal.SIGINT)
         assert ended(process)[0] == 128 + signal.SIGINT
         assert not any(alive(worker) for worker in own)
+
+
+def test_a_knob_that_is_wrong_is_named_once(toy_manifest: Path, tmp_path: Path) -> None:
+    own = config(toy_manifest, tmp_path / "run", "model.vocab=100")
+    with pytest.raises(ConfigError, match=r"^model\.vocab: 100, but the data has"):
+        launch._check(own, Manifest.load(toy_manifest), 1)
 
 
 @pytest.mark.parametrize(
