@@ -124,11 +124,11 @@ class Trainer:
 
     def _beginning(self) -> str:
         """What is trained, where, and from which step on: the first line that people see."""
-        size, rows = count(parameters(self.shape)[0]), self.config.train.batch
+        size, length = count(parameters(self.shape)[0]), self.manifest.sequence_length
         ranks = f", {self.world.size} ranks" if self.world.size > 1 else ""
         return (
-            f"{self.run}: {size} parameters, {rows} rows of {self.manifest.sequence_length:,} tokens "
-            f"a step, {self.world.device.type}{ranks}; step {self.step:,} of {self.steps:,}"
+            f"{self.run}: {size} parameters, {self.config.train.batch:,} rows of {length:,} tokens a "
+            f"step, {self.world.device.type}{ranks}; step {self.step:,} of {self.steps:,}"
         )
 
     def interrupt(self) -> NoReturn:
