@@ -127,8 +127,8 @@ class Trainer:
         size, length = count(parameters(self.shape)[0]), self.manifest.sequence_length
         ranks = f", {self.world.size} ranks" if self.world.size > 1 else ""
         return (
-            f"{self.run}: {size} parameters, {self.config.train.batch:,} rows of {length:,} tokens a "
-            f"step, {self.world.device.type}{ranks}; step {self.step:,} of {self.steps:,}"
+            f"{self.run}: {size} parameters, {self.config.train.batch:,} rows of {length:,} tokens "
+            f"a step, {self.world.device.type}{ranks}; step {self.step:,} of {self.steps:,}"
         )
 
     def interrupt(self) -> NoReturn:
