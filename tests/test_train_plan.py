@@ -14,7 +14,6 @@ from training.config import Config, ConfigError, load
 from training.flops import flops_per_token, parameters
 from training.model import Shape, Transformer
 
-
 NO_DATA = ["data.manifest=none"]  # sizes alone
 
 
