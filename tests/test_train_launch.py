@@ -21,6 +21,7 @@ from tests.ranks import run_ranks
 from tests.test_train_resume import log
 from tests.trainers import SMALL, config, lines, train
 from training.config import Config, docs, leaves
+from training.launch import main
 
 STEPS = 60
 LONG = (f"train.steps={STEPS}", "checkpoint.every=20", "train.micro_batch=4")
@@ -170,6 +171,32 @@ def test_what_is_wrong_is_2_and_one_line_before_anything_is_made(
     assert code == 2
     assert text.startswith(f"training.launch: {said}") and text.count("\n") == 1
     assert not list((tmp_path / "run").rglob("*.json*"))
+
+
+def test_sigterm_while_files_are_looked_at_is_75(toy_manifest: Path, tmp_path: Path) -> None:
+    with launched(toy_manifest, tmp_path) as process:
+        until((tmp_path / ".lock").exists)
+        process.terminate()
+        assert ended(process)[0] == 75
+
+
+def test_a_knob_is_named_once_and_what_the_disk_says_is_one_line(
+    toy_manifest: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arguments = words(toy_manifest, tmp_path)[3:]
+    assert main([*arguments, "objective.kind=mlm"]) == 2
+    assert capsys.readouterr().err.startswith("training.launch: objective.kind: mlm wants")
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("training.data.files.write_bytes", full)
+    assert main([*arguments, "--dry-run"]) == 1
+    said = capsys.readouterr().err
+    assert said == f"training.launch: {tmp_path / 'verified.json'}: No space left on device\n"
 
 
 def test_knobs_shows_each_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:

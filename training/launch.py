@@ -45,6 +45,8 @@ def main(arguments: list[str]) -> int:
         return _launch(config, told.dry_run, told.quiet)
     except (ConfigError, ManifestError) as error:
         return _said(error, 2)
+    except OSError as error:  # a full disk, a directory that cannot be written to
+        return _said(f"{error.filename}: {error.strerror}" if error.filename else error, 1)
     except KeyboardInterrupt:  # before there were workers
         return 128 + signal.SIGINT
 
@@ -83,6 +85,11 @@ def _launch(config: Config, dry: bool, quiet: bool) -> int:
         return supervise(config, workers, held, quiet)
 
 
+def _early(number: int, frame: object) -> None:
+    """Asked to stop while files are still looked at: nothing is to save, threads not awaited."""
+    os._exit(_said("asked to stop before the first step", INTERRUPTED))
+
+
 def _leave(number: int) -> None:
     raise SystemExit(128 + number)  # supervise kills the workers on its way out
 
@@ -112,11 +119,8 @@ def _check(config: Config, manifest: Manifest, ranks: int) -> None:
 
     run.check_run(config, manifest)
     world.divide(config, ranks)
-    try:
-        objective = Objective(config.objective, manifest.tokenizer, config.seed)
-        Shape.of(config.model, manifest.tokenizer.size, objective.length(manifest.sequence_length))
-    except ValueError as error:
-        raise ConfigError(f"objective.kind: {error}") from None
+    objective = Objective(config.objective, manifest.tokenizer, config.seed)
+    Shape.of(config.model, manifest.tokenizer.size, objective.length(manifest.sequence_length))
     steps, batch = run.steps_of(config, manifest.sequence_length), config.train.batch
     logs = Logs.read(Path(config.run))
     done = _newest(config) * batch
@@ -197,4 +201,5 @@ def _said(line: object, code: int) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _early)
     sys.exit(main(sys.argv[1:]))
