@@ -381,3 +381,11 @@ def test_checkpoints_that_are_not_there(
 ) -> None:
     with pytest.raises(CheckpointError, match=said):
         weights(finished, step, average)
+
+
+def test_what_others_put_beside_checkpoints_is_none_of_them(tmp_path: Path) -> None:
+    for name in ("step-00000002", "step-00000002.bak", "step-old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / checkpoint.MARKER).touch()
+    assert complete(tmp_path) == [2]
+    assert checkpoint._places(tmp_path) == [tmp_path / "step-00000002"]

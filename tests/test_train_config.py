@@ -63,6 +63,8 @@ def test_files_presets_and_overrides_in_that_order(tmp_path: Path) -> None:
         ("optimizer.lr=fast", "optimizer.lr"),
         ("optimizer.lr=-1", "optimizer.lr"),
         ("optimizer.lr=.nan", "optimizer.lr"),
+        ("optimizer.lr=.inf", "optimizer.lr"),
+        ('run="a\\0b"', "run: "),
         ("optimizer.min_lr=1", "optimizer.min_lr"),
         ("train.batch=7", "train.micro_batch"),
         ("train.batch=7.5", "train.batch"),
@@ -99,6 +101,22 @@ def test_wrong_files_are_one_line(text: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     with pytest.raises(ConfigError, match="tiny"):
         load(tmp_path / "missing.yaml")
+    for name in ("a" * 5000, "a\0b"):
+        with pytest.raises(ConfigError, match="tiny"):
+            load(name)
+
+
+def test_sections_without_knobs_can_be_filled_and_yaml_can_be_merged(tmp_path: Path) -> None:
+    place = tmp_path / "own.yaml"
+    place.write_text("train:\ndata: {mixture: null}\nschedule: {warmup: 1}\n")
+    config = load(place, ["train.steps=5", "data.mixture.web=1"])
+    assert (config.train.steps, config.data.mixture) == (5, {"web": 1})
+    place.write_text(
+        "preset: tiny\ndata: {mixture: {web: 1}}\noptimizer: {<<: {lr: 1.0}, lr: 2.0}\n"
+    )
+    assert load(place).optimizer.lr == 2.0
+    never = ["guard.z=.inf", "launch.stall=.inf", "data.max_epochs=.inf", "optimizer.clip=.inf"]
+    assert load("tiny", never).guard.z == float("inf")
 
 
 def test_identity_is_what_may_not_change() -> None:

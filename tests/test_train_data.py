@@ -307,7 +307,8 @@ def test_bytes_are_looked_at_once_and_again_when_a_file_changes(
 def _loader(manifest: Manifest, prefetch: int, read: str = "auto") -> Loader:
     world = World(0, 1, torch.device("cpu"), None, 0, 1)  # type: ignore[arg-type]
     objective = Objective(Config().objective, manifest.tokenizer, 1)
-    return Loader(opened(manifest, Logs(), read), objective, world, 4, prefetch)
+    batches = opened(manifest, Logs(), read, 1 if read == "shards" else 20)
+    return Loader(batches, objective, world, 4, prefetch)
 
 
 def test_the_loader_gives_the_batch_that_is_asked_for_whatever_was_read_ahead(
@@ -325,10 +326,17 @@ def test_the_loader_gives_the_batch_that_is_asked_for_whatever_was_read_ahead(
     ahead.close()
 
 
+def test_nothing_is_read_ahead_of_the_last_step(manifest: Manifest) -> None:
+    loader = _loader(manifest, 10**9)
+    loader.get(17)
+    assert list(loader._ahead) == [18, 19]
+    loader.close()
+
+
 def test_errors_come_with_the_step_that_has_them(manifest: Manifest) -> None:
     loader = _loader(manifest, 2, "shards")
     last = manifest.samples // SIZE - 1
-    loader.get(last)  # those read ahead are not there
+    loader.get(last)
     with pytest.raises(ManifestError, match="is wanted"):
         loader.get(last + 1)
     loader.get(0)

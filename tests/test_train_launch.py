@@ -23,6 +23,7 @@ from tests.test_train_resume import log
 from tests.trainers import SMALL, config, lines, train
 from training import launch
 from training.config import Config, ConfigError, docs, leaves
+from training.launch import main
 
 STEPS = 60
 LONG = (f"train.steps={STEPS}", "checkpoint.every=20", "train.micro_batch=4")
@@ -183,11 +184,35 @@ def test_what_is_wrong_is_2_and_one_line_before_anything_is_made(
 def test_a_dry_run_prints_the_plan_and_writes_nothing(
     toy_manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from training.launch import main
-
     assert main([*words(toy_manifest, tmp_path / "run", "--dry-run")[3:]]) == 0
     assert "memory a rank" in capsys.readouterr().out
     assert not (tmp_path / "run").exists()
+
+
+def test_sigterm_while_files_are_looked_at_is_75(toy_manifest: Path, tmp_path: Path) -> None:
+    with launched(toy_manifest, tmp_path) as process:
+        until((tmp_path / ".lock").exists)
+        process.terminate()
+        assert ended(process)[0] == 75
+
+
+def test_a_knob_is_named_once_and_what_the_disk_says_is_one_line(
+    toy_manifest: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arguments = words(toy_manifest, tmp_path)[3:]
+    assert main([*arguments, "objective.kind=mlm"]) == 2
+    assert capsys.readouterr().err.startswith("training.launch: objective.kind: mlm wants")
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("training.data.files.write_bytes", full)
+    assert main(arguments) == 1
+    said = capsys.readouterr().err
+    assert said == f"training.launch: {tmp_path / 'verified.json'}: No space left on device\n"
 
 
 def test_knobs_shows_each_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,6 +65,15 @@ def test_a_torn_last_line_is_left_out_and_cut_off_by_the_next_start(tmp_path: Pa
     assert [(line["step"], line["start"]) for line in lines(tmp_path, "health")] == [(1, 1), (2, 2)]
 
 
+@pytest.mark.parametrize("line", ["hello", "[1]", "{}"])
+def test_a_line_that_no_run_writes_is_named(line: str, tmp_path: Path) -> None:
+    (tmp_path / "health.jsonl").write_text(f'{{"step": 1, "loss": 1.0}}\n{line}\n')
+    with pytest.raises(ConfigError, match=r"health.jsonl, line 2: damaged"):
+        read(tmp_path, "health")
+    with pytest.raises(ConfigError, match=r"health.jsonl, last line: damaged"):
+        Metrics(tmp_path, PLAIN, True)
+
+
 def test_starts_are_counted_over_all_files(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         metrics = Metrics(tmp_path, PLAIN, True)

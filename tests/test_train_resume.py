@@ -21,7 +21,7 @@ from tests.ranks import run_ranks
 from tests.trainers import config, lines, train
 from training import loop, stop, world
 from training.config import Config, ConfigError
-from training.run import check_run
+from training.run import check_run, steps_of
 
 STEPS, EVERY = 12, 4  # of the runs here, and from one checkpoint to the next
 LENGTH = (f"train.steps={STEPS}", f"checkpoint.every={EVERY}")
@@ -217,6 +217,12 @@ def test_another_manifest_is_refused_and_the_same_at_another_place_is_not(
     with pytest.raises(ConfigError, match=f"data.manifest: .*{other.digest}.*was begun with"):
         check_run(config(tmp_path / "other", begun), other)
     check_run(config(tmp_path / "same", begun), make(tmp_path / "same"))
+
+
+def test_more_samples_than_have_numbers_are_refused(manifest: Path, tmp_path: Path) -> None:
+    for many in ("train.steps=1e18", "train.tokens=1e30"):
+        with pytest.raises(ConfigError, match="are too many"):
+            steps_of(config(manifest, tmp_path, "train.steps=null", many), 64)
 
 
 def test_a_refused_start_ends_on_all_ranks_and_changes_nothing(manifest: Path, begun: Path) -> None:

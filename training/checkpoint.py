@@ -18,6 +18,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -50,6 +51,7 @@ from training.model import Shape
 from training.world import World
 
 MARKER, LATEST, STATE = "COMPLETE", "latest", "state.json"
+_NAME = re.compile(r"step-\d{8,}")  # `place_of`
 _THREADS = 4  # that write files of a rank, and that read them for their digests
 
 
@@ -160,7 +162,7 @@ class Checkpoints:
         write_bytes(place / MARKER, marker)
         _sync(place)
         self._point(place)
-        for other in self.directory.glob("step-*"):
+        for other in _places(self.directory):
             if other != place and not (other / MARKER).exists():
                 remove(other)  # cut off while it was written or removed
         for step in self._old():
@@ -222,9 +224,14 @@ def complete(directory: Path) -> list[int]:
     """Steps of the checkpoints in `checkpoints/` that have their marker, ascending."""
     return sorted(
         int(place.name.removeprefix("step-"))
-        for place in directory.glob("step-*")
+        for place in _places(directory)
         if (place / MARKER).exists()
     )
+
+
+def _places(directory: Path) -> list[Path]:
+    """The directories of checkpoints, complete or not; not what others have put beside them."""
+    return [place for place in directory.glob("step-*") if _NAME.fullmatch(place.name)]
 
 
 def check(place: Path) -> dict[str, Any]:

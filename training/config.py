@@ -347,6 +347,8 @@ def check(config: Config) -> None:
 def _problems(config: Config) -> Iterator[tuple[str, str]]:
     model, train, parallel = config.model, config.train, config.parallel
     yield from _ranges(config)
+    if "\0" in config.run:
+        yield "run", "a path has no NUL in it"
     if model.dim % model.heads:
         yield "model.dim", f"{model.dim} is no multiple of model.heads ({model.heads})"
     elif (model.dim // model.heads) % 2:
@@ -412,6 +414,8 @@ _MAY_BE_ZERO = {
     *("optimizer.weight_decay", "schedule.warmup", "train.z_loss", "checkpoint.keep"),
     *("guard.retries", "launch.restarts"),
 }
+#: Knobs that may be infinite: never a spike, never stalled, no cap, no clipping.
+_MAY_BE_INFINITE = {"guard.z", "launch.stall", "data.max_epochs", "optimizer.clip"}
 _BELOW_ONE = {"optimizer.beta1", "optimizer.beta2", "objective.mask_share", "schedule.decay"}
 
 
@@ -421,6 +425,8 @@ def _ranges(config: Config) -> Iterator[tuple[str, str]]:
             continue
         if value < 0 or (value == 0 and where not in _MAY_BE_ZERO) or value != value:
             yield where, f"{value} is not {'at least' if where in _MAY_BE_ZERO else 'above'} 0"
+        elif value == math.inf and where not in _MAY_BE_INFINITE:
+            yield where, f"{value} is no number to train with"
         elif where in _BELOW_ONE and value >= 1 and where != "schedule.decay":
             yield where, f"{value} is not below 1"
         elif where == "schedule.decay" and value > 1:
@@ -472,7 +478,8 @@ class _Loader(yaml.SafeLoader):
     """YAML in which 3e-4 is a number, as in YAML 1.2, and a key may stand once only."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        own = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        keys = [self.construct_object(key, deep=True) for key in own]
         for key in keys:
             if keys.count(key) > 1:
                 raise yaml.constructor.ConstructorError(None, None, f"{key} stands there twice")
@@ -497,11 +504,11 @@ def _yaml(text: str, where: str) -> Any:
 
 def _file(source: str | Path) -> dict[str, Any]:
     place = Path(source)
-    if not place.exists() and str(source) in presets():
+    if str(source) in presets() and not place.exists():
         place = PRESETS / f"{source}.yaml"
     try:
         text = place.read_text()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         known = ", ".join(presets())
         said = getattr(error, "strerror", None) or "no text"
         raise ConfigError(f"{source}: {said}; a file or one of {known} is wanted") from None
@@ -535,7 +542,9 @@ def _set(record: dict[str, Any], override: str) -> None:
     *above, last = name.split(".")
     place = record
     for key in above:
-        place = place.setdefault(key, {})
+        if place.get(key) is None:  # also `train:` with nothing below it, and `mixture: null`
+            place[key] = {}
+        place = place[key]
         if not isinstance(place, dict):
             raise ConfigError(f"{name}: {key} has no knobs")
     place[last] = _yaml(value, name)

@@ -44,6 +44,8 @@ def main(arguments: list[str]) -> int:
         return _launch(config, told.dry_run, told.quiet)
     except (ConfigError, ManifestError) as error:
         return _said(error, 2)
+    except OSError as error:  # a full disk, a directory that cannot be written to
+        return _said(f"{error.filename}: {error.strerror}" if error.filename else error, 1)
     except KeyboardInterrupt:  # before there were workers
         return 128 + signal.SIGINT
 
@@ -80,6 +82,11 @@ def _launch(config: Config, dry: bool, quiet: bool) -> int:
         write_bytes(Path(config.run) / "config.yaml", knobs.dump(config).encode())
         listen(_leave)
         return supervise(config, workers, held, quiet)
+
+
+def _early(number: int, frame: object) -> None:
+    """Asked to stop while files are still looked at: nothing is to save, threads not awaited."""
+    os._exit(_said("asked to stop before the first step", INTERRUPTED))
 
 
 def _leave(number: int) -> None:
@@ -189,4 +196,5 @@ def _said(line: object, code: int) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _early)
     sys.exit(main(sys.argv[1:]))

@@ -39,13 +39,15 @@ _PATIENCE = 120  # seconds that the last plots may take
 def read(run: Path, name: str) -> list[dict[str, Any]]:
     """The lines of a file of a run, such as `health`, that count: a line of a step takes the place
     of all earlier ones of that step and of those after it. All events count. A torn last line is
-    left out; a file that is not there is empty."""
+    left out; a file that is not there is empty. Raises ConfigError, in one line with file and line,
+    for what no run writes."""
     place = run / f"{name}.jsonl"
     found: list[dict[str, Any]] = []
-    for line in place.read_bytes().splitlines(keepends=True) if place.exists() else []:
+    written = place.read_bytes().splitlines(keepends=True) if place.exists() else []
+    for number, line in enumerate(written, 1):
         if not line.endswith(b"\n"):
             break
-        values = json.loads(line)
+        values = _values(line, f"{place}, line {number}")
         while name != "events" and found and found[-1]["step"] >= values["step"]:
             found.pop()
         found.append(values)
@@ -195,8 +197,18 @@ def _mend(place: Path) -> dict[str, Any]:
         tail = file.read()
         whole = tail[: tail.rfind(b"\n") + 1]
         file.truncate(size - len(tail) + len(whole))
-    line: dict[str, Any] = json.loads(whole.splitlines()[-1]) if whole else {}
-    return line
+    return _values(whole.splitlines()[-1], f"{place}, last line") if whole else {}
+
+
+def _values(line: bytes, where: str) -> dict[str, Any]:
+    """What a line of a file of a run says. Raises ConfigError."""
+    try:
+        values = json.loads(line)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict) or not {"step", "event"} & values.keys():
+        raise ConfigError(f"{where}: damaged: no line of a run")
+    return values
 
 
 def _flat(values: dict[str, Any], where: str) -> Any:

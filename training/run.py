@@ -25,6 +25,7 @@ from typing import IO, Any
 import torch
 
 from manifests.files import write_bytes
+from manifests.order import MOST_SAMPLES
 from manifests.tokens import Manifest
 from training import config as knobs
 from training.config import ConfigError
@@ -100,11 +101,16 @@ def started(world: World) -> dict[str, Any]:
 
 
 def steps_of(config: knobs.Config, length: int) -> int:
-    """Steps of the whole run, for rows of so many tokens."""
-    if config.train.steps is not None:
-        return config.train.steps
-    assert config.train.tokens is not None
-    return -(-config.train.tokens // (config.train.batch * length))
+    """Steps of the whole run, for rows of so many tokens. Raises ConfigError for more than can be
+    numbered."""
+    steps, batch = config.train.steps, config.train.batch
+    if steps is None:
+        assert config.train.tokens is not None
+        steps = -(-config.train.tokens // (batch * length))
+    if steps * batch >= MOST_SAMPLES:
+        said = f"{steps:,} steps of {batch:,} samples; {MOST_SAMPLES:,} samples are too many"
+        raise ConfigError(f"train.steps: {said}")
+    return steps
 
 
 def _open(config: knobs.Config, manifest: Manifest) -> int:
@@ -122,7 +128,8 @@ def _open(config: knobs.Config, manifest: Manifest) -> int:
                 "begun": datetime.now(UTC).isoformat(timespec="seconds"),
             }
             write_bytes(run / "run.json", json.dumps(record, indent=1).encode() + b"\n")
-        number = 1 + max((int(place.stem) for place in (run / "configs").glob("*.yaml")), default=0)
+        starts = [place.stem for place in (run / "configs").glob("*.yaml")]
+        number = 1 + max((int(stem) for stem in starts if stem.isdecimal()), default=0)
         for name in ("config.yaml", f"configs/{number:05d}.yaml"):
             write_bytes(run / name, knobs.dump(config).encode())
     except OSError as error:

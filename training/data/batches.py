@@ -29,7 +29,7 @@ class Batches:
     def __init__(
         self, manifest: Manifest, data: knobs.Data, logs: Logs, batch: int, steps: int = 0
     ) -> None:
-        self.manifest, self.logs, self.size = manifest, logs, batch
+        self.manifest, self.logs, self.size, self.steps = manifest, logs, batch, steps
         self.order = logs.order(manifest)
         deals = logs.deals(manifest)
         missing = _missing(manifest, deals == manifest.deals(), logs.consumed(steps * batch))

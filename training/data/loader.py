@@ -54,7 +54,8 @@ class Loader:
         began = time.perf_counter()
         if step not in self._ahead:  # the first, or the run has gone back
             self._drop()
-        for number in range(step, step + self.prefetch + 1):
+        last = max(step, min(step + self.prefetch, self.batches.steps - 1))
+        for number in range(step, last + 1):
             if number not in self._ahead:
                 self._ahead[number] = self._thread.submit(self._make, number)
         portion = self._ahead.pop(step).result()
