@@ -24,7 +24,12 @@ from training.config import Config, ConfigError
 from training.run import check_run, steps_of
 
 STEPS, EVERY = 12, 4  # of the runs here, and from one checkpoint to the next
-LENGTH = (f"train.steps={STEPS}", f"checkpoint.every={EVERY}")
+#: A kill right after a step must not meet a checkpoint that is still being written.
+LENGTH = (
+    f"train.steps={STEPS}",
+    f"checkpoint.every={EVERY}",
+    "checkpoint.asynchronous=false",
+)
 
 
 class Killed(Exception):
