@@ -8,7 +8,7 @@ INPUT  ?=
 RECIPE ?=
 OUTPUT ?=
 
-.PHONY: setup setup-dev setup-train crawl-filter tokens train demo test lint bench soak lmplz clean
+.PHONY: setup setup-dev setup-train crawl-filter tokens train demo test test-trainer test-curation lint bench soak lmplz clean
 
 setup: $(VENV)/.run
 setup-dev: $(VENV)/.dev
@@ -59,8 +59,15 @@ demo: setup-train
 	@$(BIN)/python -m training.evaluate runs/demo
 	@$(BIN)/python -m training.generate runs/demo --prompt 'The river' --tokens 60
 
+# In two halves at a time: the trainer's tests wait for processes more than they compute.
 test: lint
-	@$(BIN)/python -m pytest -q
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-trainer test-curation
+
+test-trainer: setup-dev
+	@$(BIN)/python -m pytest -q tests/test_train_*.py
+
+test-curation: setup-dev
+	@$(BIN)/python -m pytest -q --ignore-glob='*/test_train_*.py'
 
 lint: setup-dev
 	@$(BIN)/ruff check .

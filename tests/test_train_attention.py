@@ -201,7 +201,8 @@ def test_varlen_is_called_as_each_version_of_torch_wants(
     if kind == "both" and not document_mask:
         pytest.skip("refused by the configuration")
     names = frozenset(signature.__annotations__)
-    monkeypatch.setattr(attention, "_varlen", lambda: (signature, names))
+    monkeypatch.setattr(attention, "varlen_attn", signature)
+    monkeypatch.setattr(attention, "_VARLEN", names)
     equal(layout(kind), "varlen", document_mask, heads())
 
 

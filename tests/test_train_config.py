@@ -24,6 +24,12 @@ def test_presets_are_read_and_written_back(name: str, tmp_path: Path) -> None:
     assert load(tmp_path / "again.yaml") == config
 
 
+def test_the_smallest_preset_is_too_short_for_the_guard() -> None:
+    """Norms of the first steps vary by more than `guard.z` deviations: nothing is wrong then."""
+    tiny = load("tiny")
+    assert tiny.train.steps == tiny.guard.least
+
+
 def test_the_preset_that_the_speed_is_measured_with() -> None:
     config = load("1.4b")
     model = config.model

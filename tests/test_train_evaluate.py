@@ -25,7 +25,7 @@ from training.generate import generate
 from training.layout import IGNORED, layout_of
 from training.model import Shape, Transformer, initial
 from training.objectives import Objective
-from training.trained import Trained, bytes_of_tokens, tokenizer_of
+from training.trained import Trained, bytes_of_tokens, open_trained, tokenizer_of
 from training.validate import held_out, scores
 
 
@@ -52,6 +52,21 @@ def log_probabilities(trained: Trained, tokens: list[int]) -> Tensor:
     assert isinstance(logits, Tensor)
     chances = logits[0].double().log_softmax(-1)
     return chances[torch.arange(len(tokens) - 1), torch.tensor(tokens[1:])]
+
+
+def test_a_run_is_looked_at_with_a_kernel_that_can(
+    toy_manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever `model.attention` it was trained with: weights are fp32 here."""
+    own = config(toy_manifest, tmp_path, "model.attention=varlen", "parallel.precision=bf16")
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "config.yaml").write_text(knobs.dump(own))
+    tensors = model_of(own, Manifest.load(toy_manifest)).model.state_dict()
+    monkeypatch.setattr("training.trained.weights", lambda *_: tensors)
+    monkeypatch.setattr("training.trained.chosen", lambda *_: [Path("step-00000006")])
+    assert validation(open_trained(tmp_path, device="cpu"), 1)[-1].labels > 0
+    with pytest.raises(ConfigError, match="--device gpu: "):
+        open_trained(tmp_path, device="gpu")
 
 
 # ---------------------------------------------------------------- held out

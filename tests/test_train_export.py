@@ -94,6 +94,11 @@ def test_the_tokenizer_is_the_manifests(runs: Path, toy_manifest: Path, tmp_path
     assert (tmp_path / "out" / "tokenizer.json").read_bytes() == path.read_bytes()
 
 
+def test_all_files_may_be_read_by_the_same_people(runs: Path, tmp_path: Path) -> None:
+    export(runs / "shared", tmp_path / "out")
+    assert len({place.stat().st_mode for place in (tmp_path / "out").iterdir()}) == 1
+
+
 def test_large_weights_are_in_some_files(runs: Path, tmp_path: Path) -> None:
     export(runs / "shared", tmp_path / "one")
     export(runs / "shared", tmp_path / "some", largest=20_000)

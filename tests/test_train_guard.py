@@ -88,6 +88,24 @@ def test_nothing_but_what_is_not_finite_is_a_spike_before_enough_steps_were_seen
         assert Guard(Knobs()).look(0, 1.0, bad) is not None
 
 
+def test_norms_that_differ_by_factors_are_normal() -> None:
+    """Norms of small batches: of 2,000 the largest is some eight times the median."""
+    drawn = random.Random(1)
+    norms = [math.exp(drawn.gauss(0, 0.6)) for _ in range(2000)]
+    own = Guard(Knobs())
+    assert not any(own.look(step, 2.0, norm) for step, norm in enumerate(norms))
+    assert max(norms) > 5
+    spike = own.look(2000, 2.0, 1000.0)
+    assert spike is not None and 0.7 < (spike.measures["norm"].median or 0) < 1.4
+
+
+def test_a_norm_of_zero_is_no_accident() -> None:
+    own = Guard(Knobs())
+    norms = [0.0 if step % 50 == 7 else 1.0 + step % 3 / 10 for step in range(200)]
+    assert not any(own.look(step, 2.0, norm) for step, norm in enumerate(norms))
+    assert own.look(200, 2.0, 100.0) is not None
+
+
 def test_a_norm_that_is_not_to_be_judged_is_passed_over() -> None:
     own = Guard(Knobs(least=4))
     for step in range(8):

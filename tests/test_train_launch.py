@@ -16,11 +16,13 @@ from typing import Any
 import psutil
 import pytest
 
+from manifests.tokens import Manifest
 from tests.conftest import ROOT
 from tests.ranks import run_ranks
 from tests.test_train_resume import log
 from tests.trainers import SMALL, config, lines, train
-from training.config import Config, docs, leaves
+from training import launch
+from training.config import Config, ConfigError, docs, leaves
 from training.launch import main
 
 STEPS = 60
@@ -154,6 +156,12 @@ def test_a_second_signal_ends_it_at_once(toy_manifest: Path, tmp_path: Path) -> 
         assert not any(alive(worker) for worker in own)
 
 
+def test_a_knob_that_is_wrong_is_named_once(toy_manifest: Path, tmp_path: Path) -> None:
+    own = config(toy_manifest, tmp_path / "run", "model.vocab=100")
+    with pytest.raises(ConfigError, match=r"^model\.vocab: 100, but the data has"):
+        launch._check(own, Manifest.load(toy_manifest), 1)
+
+
 @pytest.mark.parametrize(
     ("override", "said"),
     [
@@ -194,14 +202,20 @@ def test_a_knob_is_named_once_and_what_the_disk_says_is_one_line(
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr("training.data.files.write_bytes", full)
-    assert main([*arguments, "--dry-run"]) == 1
+    assert main(arguments) == 1
     said = capsys.readouterr().err
     assert said == f"training.launch: {tmp_path / 'verified.json'}: No space left on device\n"
 
 
-def test_knobs_shows_each_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
-    from training.launch import main
+def test_a_dry_run_prints_the_plan_and_writes_nothing(
+    toy_manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words(toy_manifest, tmp_path / "run", "--dry-run")[3:]]) == 0
+    assert "memory a rank" in capsys.readouterr().out
+    assert not (tmp_path / "run").exists()
 
+
+def test_knobs_shows_each_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--knobs"]) == 0
     text = capsys.readouterr().out
     for name, _ in leaves(Config()):

@@ -249,6 +249,13 @@ def test_spans_put_back_where_they_were_are_the_rows(
     assert micro.layout.mask == "prefix"
 
 
+def test_rows_too_short_for_a_span_are_refused() -> None:
+    made = objective("span", span_length=50.0)  # 0.15 of 334 tokens are a span
+    with pytest.raises(ConfigError, match=r"span_length: .* fewer than 334 .* rows have 64"):
+        made.length(64)
+    assert made.length(400) > 400
+
+
 @pytest.mark.parametrize(
     ("length", "sentinels", "noise", "spans"),
     [(19, 20, 0, 0), (20, 20, 3, 1), (40, 20, 6, 2), (64, 20, 10, 3), (64, 3, 6, 2), (64, 2, 3, 1)],

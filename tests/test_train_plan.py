@@ -14,6 +14,8 @@ from training.config import Config, ConfigError, load
 from training.flops import flops_per_token, parameters
 from training.model import Shape, Transformer
 
+NO_DATA = ["data.manifest=none"]  # sizes alone
+
 
 def shape(config: Config) -> Shape:
     return Shape.of(config.model, 258, 64)
@@ -51,14 +53,14 @@ def test_chinchilla_of_1e22_flops() -> None:
 def test_memory_of_the_reference_run() -> None:
     """Measured with the same sizes: 68 GiB at 16 rows of 2,048 tokens on one GPU; 21 GiB with full
     activation checkpointing."""
-    config = load("1.4b")
+    config = load("1.4b", NO_DATA)
     assert plan.plan(config, 1).memory.total / plan.GIB == pytest.approx(68, rel=0.1)
-    full = load("1.4b", ["parallel.activations=full"])
+    full = load("1.4b", [*NO_DATA, "parallel.activations=full"])
     assert plan.plan(full, 1).memory.total / plan.GIB == pytest.approx(21, rel=0.25)
 
 
 def test_states_are_shared_by_the_ranks_that_shard() -> None:
-    one, eight = (plan.plan(load("1.4b"), ranks).memory for ranks in (1, 8))
+    one, eight = (plan.plan(load("1.4b", NO_DATA), ranks).memory for ranks in (1, 8))
     assert eight.states == pytest.approx(one.states / 8)
     assert eight.activations == one.activations
 
@@ -74,14 +76,25 @@ def test_epochs_are_those_of_the_order_and_too_many_are_refused(toy_manifest: Pa
         plan.plan(load(None, [*given, f"data.max_epochs={most.epochs * 0.99}"]), 1)
 
 
+def test_the_mixture_is_the_one_that_is_asked_for(toy_manifest: Path) -> None:
+    given = [f"data.manifest={toy_manifest}", *SMALL, "train.steps=10", "data.mixture={code: 1}"]
+    found = plan.plan(load(None, given), 1)
+    assert found.sources is not None
+    assert {source.name for source in found.sources if source.tokens} == {"code"}
+    with pytest.raises(ConfigError, match="'cod'; there are web"):
+        plan.plan(load(None, [*given, "data.mixture={cod: 1}"]), 1)
+
+
 def test_commands(toy_manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan.main(["--flops", "1e22", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["parameters"] == pytest.approx(9.1e9, rel=0.01)
-    assert plan.main(["1.4b", "--ranks", "8", "--price", "h100=2"]) == 0
+    assert plan.main(["1.4b", "data.manifest=none", "--ranks", "8", "--price", "h100=2"]) == 0
     told = capsys.readouterr().out
     assert "1.21B" in told and "8.095e+09" in told and "$2" in told
     assert plan.main(["tiny", f"data.manifest={toy_manifest}", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["sources"]) == 3
+    assert plan.main(["1.4b", "data.manifest=none", "--ranks", "8", "data.manifest=nowhere"]) == 0
+    assert "no manifest at nowhere" in capsys.readouterr().out
     for wrong in (["tiny", "data.manifest=nowhere"], ["2b"], ["1.4b", "--price", "x=1"]):
         assert plan.main(wrong) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1

@@ -17,12 +17,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+from torch.nn.attention.varlen import varlen_attn
 
 from training.config import ConfigError
 from training.layout import Layout
 
 Backend = Literal["varlen", "flex", "sdpa"]
 Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+#: Names of its parameters, which differ from one version of torch to the next.
+_VARLEN = frozenset(inspect.signature(varlen_attn).parameters)
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,6 @@ def _lacking(device: torch.device, dtype: torch.dtype, kind: str) -> str:
         return "a mask without prefixes (not objective.kind=prefix or span)"
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "an Ampere GPU or a later one"
-    try:
-        _varlen()
-    except ImportError:
-        return "torch 2.10 or later"
     return ""
 
 
@@ -137,7 +137,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     shared = q.shape[1] != k.shape[1]
     if mask.backend == "flex":
         flex: Any = flex_attention
-        if q.device.type == "cuda":
+        if q.device.type == "cuda" and not torch.compiler.is_compiling():
             flex = _compiled(flex)
         out: Tensor = flex(q, k, v, block_mask=mask.blocks, enable_gqa=shared)
     else:
@@ -148,30 +148,22 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
 
 
 def _attend_varlen(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    attention, names = _varlen()
     options: dict[str, Any] = {}
-    if "window_size" in names:  # later versions: keys before and after; -1 is all
+    if "window_size" in _VARLEN:  # later versions: keys before and after; -1 is all
         options["window_size"] = (-1, 0 if mask.causal else -1)
     else:
         options["is_causal"] = mask.causal
     if q.shape[2] != k.shape[2]:
-        if "enable_gqa" in names:
+        if "enable_gqa" in _VARLEN:
             options["enable_gqa"] = True
         else:
             k, v = (x.repeat_interleave(q.shape[2] // x.shape[2], 2) for x in (k, v))
     bounds = (mask.starts, mask.starts, mask.longest, mask.longest)
     flat = (x.flatten(0, 1) for x in (q, k, v))
-    out: Tensor = attention(*flat, *bounds, **options)
-    return out.view(q.shape).flatten(2)
-
-
-@cache
-def _varlen() -> tuple[Callable[..., Any], frozenset[str]]:
-    """Torch's variable-length attention, and the names of its parameters, which differ from one
-    version to the next. Raises ImportError before torch 2.10."""
-    from torch.nn.attention.varlen import varlen_attn
-
-    return varlen_attn, frozenset(inspect.signature(varlen_attn).parameters)
+    attention: Any = varlen_attn  # its signature differs by version
+    out: Any = attention(*flat, *bounds, **options)
+    attended: Tensor = out.view(q.shape).flatten(2)
+    return attended
 
 
 @cache

@@ -17,6 +17,7 @@ import torch
 from manifests.reader import open_reader
 from manifests.tokens import ManifestError
 from training.checkpoint import CheckpointError
+from training.commands import leave
 from training.config import ConfigError
 from training.passes import tally
 from training.tables import table
@@ -108,4 +109,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main)

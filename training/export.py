@@ -23,6 +23,7 @@ from manifests.tokens import Manifest, ManifestError
 from training import config as knobs
 from training import llama
 from training.checkpoint import CheckpointError, check
+from training.commands import leave
 from training.config import ConfigError
 from training.weights import chosen, weights
 
@@ -60,9 +61,9 @@ def export(
     building = output.parent / f".{output.name}.tmp"
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
-    _safetensors(building, tensors, largest)
     for name, record in _records(state, data, dtype).items():
         write_bytes(building / name, json.dumps(record, indent=2).encode() + b"\n")
+    _safetensors(building, tensors, largest)
     shutil.copyfile(data.directory / data.tokenizer.path, building / "tokenizer.json")
     write_bytes(building / "README.md", card(run, states, data).encode())
     building.rename(output)
@@ -120,6 +121,7 @@ def _safetensors(directory: Path, tensors: dict[str, Tensor], largest: int) -> N
         names = ["model.safetensors"]
     for name, own in zip(names, files, strict=True):
         save_file(own, directory / name, metadata={"format": "pt"})
+        shutil.copymode(directory / "config.json", directory / name)  # it writes for the owner only
     if len(files) > 1:
         index = {
             "metadata": {"total_size": sum(tensor.nbytes for tensor in tensors.values())},
@@ -233,4 +235,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main)

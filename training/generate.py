@@ -18,6 +18,7 @@ from torch import Tensor
 
 from manifests.tokens import ManifestError
 from training.checkpoint import CheckpointError
+from training.commands import leave
 from training.config import ConfigError
 from training.layout import Layout, layout_of
 from training.trained import Trained, open_trained, tokenizer_of
@@ -139,4 +140,4 @@ def _run(given: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main)

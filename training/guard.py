@@ -4,9 +4,11 @@ What may live here: robust z-scores of loss and gradient norm, the verdict, wher
 `spikes/*`. It looks and says; the loop goes back and skips.
 
 A value is a spike where its robust z-score, (x - median) / (1.4826 * MAD) over the last accepted
-steps, is at least `guard.z`, or where it is not finite. Only what is too high counts. The batches
-that did it are the spike's own and those directly before it whose z-score was above half of that:
-a batch that bends the weights shows in the losses of the next ones before the threshold is met.
+steps, is at least `guard.z`, or where it is not finite. Of norms the logarithm is looked at: those
+of small batches lie about their median by factors, and several times the median is nothing out of
+the way. Only what is too high counts. The batches that did it are the spike's own and those
+directly before it whose z-score was above half of that: a batch that bends the weights shows in
+the losses of the next ones before the threshold is met.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,7 +39,8 @@ from training.metrics import finite
 SIGMA = 1.4826
 
 #: A standard deviation is taken for at least this share of the median: values that hardly differ,
-#: or not at all (MAD 0), would make a spike of nothing. So at z = 8 less than 8 % is never one.
+#: or not at all (MAD 0), would make a spike of nothing. So at z = 8 less than 8 % is never one. Of
+#: logarithms it is for at least this.
 FLOOR = 0.01
 
 _THREADS = 8  # that look for documents
@@ -46,7 +49,8 @@ _THREADS = 8  # that look for documents
 @dataclass(frozen=True)
 class Measure:
     """A value against the `steps` accepted values before it; with fewer than `guard.least` of them
-    its z-score is 0, and infinite where the value is not finite."""
+    its z-score is 0, and infinite where the value is not finite. Of a norm, `sigma` is that of its
+    logarithm: about the share of the median by which norms differ."""
 
     value: float
     z: float
@@ -87,7 +91,7 @@ class Guard:
         measures = {"loss": self._measure(loss, [entry[1] for entry in self.window])}
         if norm is not None:
             past = [entry[2] for entry in self.window if entry[2] is not None]
-            measures["norm"] = self._measure(norm, past)
+            measures["norm"] = self._measure_logarithm(norm, past)
         worst = max(measures, key=lambda name: measures[name].z)
         z = measures[worst].z
         if z < self.knobs.z:
@@ -112,9 +116,12 @@ class Guard:
         self.window.clear()
         self.window.extend(tuple(entry) for entry in state["window"])
 
-    def _measure(self, value: float, past: list[float]) -> Measure:
+    def _measure(self, value: float, past: list[float], least: float | None = None) -> Measure:
+        """`least`: the smallest deviation; null: a share of the median."""
         middle = median(past) if past else None
-        sigma = None if middle is None else _sigma(past, middle)
+        sigma = None
+        if middle is not None:
+            sigma = _sigma(past, middle, FLOOR * abs(middle) if least is None else least)
         if not math.isfinite(value):
             z = math.inf
         elif middle is None or sigma is None or len(past) < self.knobs.least:
@@ -122,6 +129,11 @@ class Guard:
         else:
             z = (value - middle) / sigma
         return Measure(value, z, middle, sigma, len(past))
+
+    def _measure_logarithm(self, value: float, past: list[float]) -> Measure:
+        found = self._measure(_logarithm(value), [_logarithm(each) for each in past], FLOOR)
+        middle = None if found.median is None else math.exp(found.median)
+        return replace(found, value=value, median=middle)
 
     def _first(self, step: int) -> int:
         for before, _, _, z in reversed(self.window):
@@ -131,9 +143,14 @@ class Guard:
         return step
 
 
-def _sigma(past: list[float], middle: float) -> float:
+def _sigma(past: list[float], middle: float, least: float) -> float:
     mad = median(abs(value - middle) for value in past)
-    return max(SIGMA * mad, FLOOR * abs(middle), sys.float_info.min)
+    return max(SIGMA * mad, least, sys.float_info.min)
+
+
+def _logarithm(value: float) -> float:
+    """Of what may be 0, as the norm of a batch without labels."""
+    return math.log(max(value, sys.float_info.min)) if math.isfinite(value) else value
 
 
 def _reason(name: str, measure: Measure) -> str:

@@ -17,7 +17,6 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -69,7 +68,7 @@ def _launch(config: Config, dry: bool, quiet: bool) -> int:
     manifest = Manifest.load(config.data.manifest)
     workers = _workers(config)
     if dry:
-        _check(config, manifest, workers)
+        _check(config, manifest, workers, dry=True)
         from training.plan import describe
 
         print(describe(config, workers))
@@ -107,28 +106,24 @@ def _workers(config: Config) -> int:
     return workers
 
 
-def _check(config: Config, manifest: Manifest, ranks: int) -> None:
-    """All that can be known before a worker is there. Raises ConfigError and ManifestError."""
+def _check(config: Config, manifest: Manifest, ranks: int, dry: bool = False) -> None:
+    """All that can be known before a worker is there; `dry` writes nothing. Raises ConfigError and
+    ManifestError."""
     from training import run, world
-    from training.data.batches import Batches
     from training.data.consumption import refuse_repetition
     from training.data.files import Check
-    from training.data.logs import Logs, change
     from training.model import Shape
     from training.objectives import Objective
+    from training.plan import batches_of
 
     run.check_run(config, manifest)
     world.divide(config, ranks)
     objective = Objective(config.objective, manifest.tokenizer, config.seed)
     Shape.of(config.model, manifest.tokenizer.size, objective.length(manifest.sequence_length))
-    steps, batch = run.steps_of(config, manifest.sequence_length), config.train.batch
-    logs = Logs.read(Path(config.run))
-    done = _newest(config) * batch
-    if config.data.mixture and (entry := change(manifest, logs, config.data.mixture, done)):
-        logs = replace(logs, mixtures=(*logs.mixtures, entry))
-    batches = Batches(manifest, config.data, logs, batch, steps)
+    steps = run.steps_of(config, manifest.sequence_length)
+    batches = batches_of(config, manifest, steps)
     refuse_repetition(batches, steps, config.data.max_epochs)
-    files = Check(manifest, batches.files(), config.data.digests, Path(config.run))
+    files = Check(manifest, batches.files(), config.data.digests, Path(config.run), keep=not dry)
     while (problem := files.wait(5)) is None:
         pass
     if problem:

@@ -24,7 +24,7 @@ from training.checkpoint import CheckpointError, Checkpoints, described
 from training.data.loader import Loader, Portion
 from training.data.logs import Skip, append
 from training.data.opening import open_batches, open_replay
-from training.flops import flops_per_token
+from training.flops import flops_per_token, parameters
 from training.gradients import clip
 from training.guard import Guard, Spike, ranges, reason_of, report, rollbacks, write_report
 from training.layout import IGNORED
@@ -39,6 +39,7 @@ from training.precision import Scaler
 from training.run import open_run, started, steps_of
 from training.stop import Failed, Interrupted, Stop
 from training.supervise import alert
+from training.tables import count
 from training.trained import bytes_of_tokens
 from training.validate import Held, held_out, scores
 from training.weights import begin_from
@@ -102,6 +103,7 @@ class Trainer:
         self.loader.close()
         self.loader = self._open(starts=True)
         self.metrics.event("start", start=self.start, step=self.step, **started(self.world))
+        self.metrics.say(self._beginning())
         while self.step < self.steps:
             if self.stop.wanted():
                 self.interrupt()
@@ -119,6 +121,15 @@ class Trainer:
             if self._due(self.config.checkpoint.every):
                 self.save()
         self.checkpoints.wait()
+
+    def _beginning(self) -> str:
+        """What is trained, where, and from which step on: the first line that people see."""
+        size, length = count(parameters(self.shape)[0]), self.manifest.sequence_length
+        ranks = f", {self.world.size} ranks" if self.world.size > 1 else ""
+        return (
+            f"{self.run}: {size} parameters, {self.config.train.batch:,} rows of {length:,} tokens "
+            f"a step, {self.world.device.type}{ranks}; step {self.step:,} of {self.steps:,}"
+        )
 
     def interrupt(self) -> NoReturn:
         """Saves what is not saved, and raises Interrupted."""
@@ -236,7 +247,8 @@ class Trainer:
             self.metrics.event(
                 "rollback", number=number, spike=spike.step + 1, step=to, skipped=holes
             )
-            self.metrics.say(f"back to step {to}; samples {holes} are left out")
+            said = ", ".join(f"{begin} to {end - 1}" for begin, end in holes)
+            self.metrics.say(f"back to step {to}; samples {said} are left out")
         self.world.barrier()
         self.loader.close()
         self.loader = self._open()

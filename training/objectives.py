@@ -9,6 +9,8 @@ or drawn.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 
@@ -42,8 +44,17 @@ class Objective:
         self.spans = Spans(objective, np.array(tokenizer.sentinels, np.int64), fill, seed)
 
     def length(self, length: int) -> int:
-        """Tokens of the rows that come out for packed rows of `length`."""
-        return self.spans.length(length) if self.knobs.kind == "span" else length
+        """Tokens of the rows that come out for packed rows of `length`. Raises ConfigError where
+        no document in them is long enough for anything to be predicted."""
+        if self.knobs.kind != "span":
+            return length
+        if not self.spans.noise(np.array([length]))[1].any():
+            least = math.ceil(self.knobs.span_length / self.knobs.mask_share)
+            raise ConfigError(
+                f"objective.span_length: nothing is predicted of documents of fewer than {least:,} "
+                f"tokens (span_length / mask_share); rows have {length:,}"
+            )
+        return self.spans.length(length)
 
     def __call__(self, rows: Rows, samples: np.ndarray) -> Micro:
         """A micro-batch of rows; `samples` (int64) are their numbers."""

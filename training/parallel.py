@@ -6,6 +6,7 @@ order in which they work together, and filling in the first values.
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from typing import Any
 
@@ -152,6 +153,8 @@ def _divide(model: Transformer, mesh: DeviceMesh) -> None:
     """Megatron's way (M. Shoeybi et al., 2019): the first matrix of a pair by rows, which stand in
     groups (model.py), the second by columns, and the vocabulary by rows. Activations between the
     pairs are whole on each rank."""
+    # The embedding's output is a view of a DTensor's, and nothing is done to it in place.
+    warnings.filterwarnings("ignore", r"FSDP2-wrapped module \(FSDPEmbedding\) returned a view")
     for name, module in list(model.named_modules()):
         if name.endswith(("wqkv", "w13", "head.out")):
             parallelize_module(module, mesh, ColwiseParallel())

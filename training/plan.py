@@ -11,12 +11,17 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from manifests.tokens import Manifest, ManifestError
 from training import config as knobs
+from training.checkpoint import complete
+from training.commands import leave
 from training.config import ConfigError, load
+from training.data.batches import Batches
+from training.data.consumption import consumption, refuse_repetition
+from training.data.logs import Logs, change
 from training.flops import flops_per_token, parameters
 from training.model import Shape
 from training.objectives import Objective
@@ -132,19 +137,22 @@ def shape_of(config: knobs.Config, manifest: Manifest | None) -> tuple[Shape, in
     return Shape.of(config.model, vocab, context), context
 
 
+def batches_of(config: knobs.Config, manifest: Manifest, steps: int) -> Batches:
+    """The batches as the next start of the run will see them: what is logged, and the mixture that
+    is asked for from there on."""
+    logs, batch = Logs.read(Path(config.run)), config.train.batch
+    done = max(complete(Path(config.run) / "checkpoints"), default=0) * batch
+    if config.data.mixture and (entry := change(manifest, logs, config.data.mixture, done)):
+        logs = replace(logs, mixtures=(*logs.mixtures, entry))
+    return Batches(manifest, config.data, logs, batch, steps)
+
+
 def seen(config: knobs.Config, manifest: Manifest, steps: int) -> Iterator[Seen]:
-    """Tokens and epochs of each source over the whole run, by the manifest's mixture."""
-    samples = steps * config.train.batch
-    order = manifest.order()
-    draws, epochs = order.draws(samples).tolist(), order.epochs(samples)
-    for source, rows, times in zip(manifest.sources, draws, epochs, strict=True):
-        cap = source.max_epochs if config.data.max_epochs is None else config.data.max_epochs
-        if times > cap * (1 + 1e-9):
-            raise ConfigError(
-                f"train.steps: {steps:,} steps go through {source.name!r} {times:.2f} times; at "
-                f"most {cap:g} are allowed (data.max_epochs)"
-            )
-        yield Seen(source.name, rows * manifest.sequence_length * source.train.fill, times, cap)
+    """Tokens and epochs of each source over the whole run, by its mixture."""
+    batches, most = batches_of(config, manifest, steps), config.data.max_epochs
+    refuse_repetition(batches, steps, most)
+    for one in consumption(batches, steps, most):
+        yield Seen(one.source, one.tokens, one.epochs, one.cap)
 
 
 def memory(config: knobs.Config, shape: Shape, ranks: int) -> Memory:
@@ -204,7 +212,7 @@ def describe(
     found = plan(config, ranks)
     lines = [
         pairs(list(_model(config, found))),
-        _data(found),
+        _data(config, found),
         _gpus(found, mfu, prices or {}),
     ]
     return "\n\n".join(line for line in lines if line)
@@ -230,9 +238,9 @@ def _model(config: knobs.Config, found: Plan) -> Iterator[tuple[str, str]]:
     )
 
 
-def _data(found: Plan) -> str:
+def _data(config: knobs.Config, found: Plan) -> str:
     if found.sources is None:
-        return "no manifest: what the data allows is not known"
+        return f"no manifest at {config.data.manifest}: what the data allows is not known"
     return table(
         ("source", "tokens", "epochs", "most"),
         [(s.name, count(s.tokens), f"{s.epochs:.2f}", f"{s.cap:g}") for s in found.sources],
@@ -264,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--price", action="append", default=[], metavar="GPU=DOLLARS")
     parser.add_argument("--flops", type=float, help="only the Chinchilla point of so many FLOPs")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(arguments)
+    given = parser.parse_intermixed_args(arguments)
     try:
         if given.flops is not None:
             return _point(given.flops, given.json)
@@ -319,4 +327,4 @@ def _manifest(config: knobs.Config) -> Manifest | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main)

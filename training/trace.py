@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from manifests.logs import Logs
 from manifests.tokens import Manifest, ManifestError
 from manifests.trace import sequence
+from training.commands import leave
 from training.config import Config, ConfigError, load
 from training.data.batches import Batches, digest
 from training.data.replay import Replay
@@ -257,4 +258,4 @@ def _why(run: Run, sample: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(lambda: main(sys.argv[1:]))

@@ -7,7 +7,7 @@ token stands for.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +49,25 @@ def open_trained(
     )
     tensors = weights(run, step, average)
     found = int(chosen(run, step, average)[-1].name.removeprefix("step-"))
-    kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    place = _device(device)
+    # Another kernel than in training, maybe: weights are fp32 here, which varlen cannot do.
+    knobs_of_model = replace(config.model, attention="auto")
     with torch.device("meta"):
-        model = Transformer(shape, config.model, config.train)
+        model = Transformer(shape, knobs_of_model, config.train)
     model.load_state_dict(tensors, assign=True)
     model.tie()
-    model.to(kind).eval().requires_grad_(False)
-    return Trained(model, config, manifest, objective, found, torch.device(kind))
+    model.to(place).eval().requires_grad_(False)
+    return Trained(model, config, manifest, objective, found, place)
+
+
+def _device(wanted: str) -> torch.device:
+    """Raises ConfigError for one that is not there."""
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return torch.empty(0, device=wanted).device
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"--device {wanted}: {str(error).splitlines()[0]}") from None
 
 
 def tokenizer_of(manifest: Manifest) -> Any:

@@ -45,10 +45,17 @@ def verify(
 
 
 class Check:
-    """Files being looked at."""
+    """Files being looked at. `keep`: write down which are good."""
 
-    def __init__(self, manifest: Manifest, files: Sequence[File], digests: bool, run: Path) -> None:
-        self.place, self.directory = run / VERIFIED, manifest.directory.resolve()
+    def __init__(
+        self,
+        manifest: Manifest,
+        files: Sequence[File],
+        digests: bool,
+        run: Path,
+        keep: bool = True,
+    ) -> None:
+        self.keep, self.place, self.directory = keep, run / VERIFIED, manifest.directory.resolve()
         self.known = self._read() if digests else {}
         self.seen: dict[str, list[int | str]] = {}
         self.problem = next((p for f in files if (p := changed(self.directory, f, False))), "")
@@ -106,5 +113,7 @@ class Check:
             return {}
 
     def _write(self) -> None:
+        if not self.keep:
+            return
         record = {"directory": str(self.directory), "files": {**self.known, **self.seen}}
         write_bytes(self.place, json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
