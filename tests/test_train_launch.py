@@ -181,6 +181,14 @@ def test_what_is_wrong_is_2_and_one_line_before_anything_is_made(
     assert not list((tmp_path / "run").rglob("*.json*"))
 
 
+def test_a_dry_run_prints_the_plan_and_writes_nothing(
+    toy_manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words(toy_manifest, tmp_path / "run", "--dry-run")[3:]]) == 0
+    assert "memory a rank" in capsys.readouterr().out
+    assert not (tmp_path / "run").exists()
+
+
 def test_sigterm_while_files_are_looked_at_is_75(toy_manifest: Path, tmp_path: Path) -> None:
     with launched(toy_manifest, tmp_path) as process:
         until((tmp_path / ".lock").exists)
@@ -207,15 +215,9 @@ def test_a_knob_is_named_once_and_what_the_disk_says_is_one_line(
     assert said == f"training.launch: {tmp_path / 'verified.json'}: No space left on device\n"
 
 
-def test_a_dry_run_prints_the_plan_and_writes_nothing(
-    toy_manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*words(toy_manifest, tmp_path / "run", "--dry-run")[3:]]) == 0
-    assert "memory a rank" in capsys.readouterr().out
-    assert not (tmp_path / "run").exists()
-
-
 def test_knobs_shows_each_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    from training.launch import main
+
     assert main(["--knobs"]) == 0
     text = capsys.readouterr().out
     for name, _ in leaves(Config()):
