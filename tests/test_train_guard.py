@@ -25,8 +25,9 @@ from tests.trainers import config, lines
 from training import checkpoint, guard, loop, world
 from training.config import Config
 from training.config import Guard as Knobs
+from training.data.batches import ranges
 from training.data.logs import Logs, Skip, append
-from training.guard import Guard, Spike, ranges, rollbacks
+from training.guard import Guard, Spike, rollbacks
 from training.layout import Micro
 from training.metrics import read
 from training.passes import Passes

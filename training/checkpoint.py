@@ -229,6 +229,11 @@ def complete(directory: Path) -> list[int]:
     )
 
 
+def newest(run: Path) -> int:
+    """The steps that the newest complete checkpoint of a run holds; 0 where there is none."""
+    return max(complete(run / "checkpoints"), default=0)
+
+
 def _places(directory: Path) -> list[Path]:
     """The directories of checkpoints, complete or not; not what others have put beside them."""
     return [place for place in directory.glob("step-*") if _NAME.fullmatch(place.name)]

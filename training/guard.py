@@ -30,7 +30,7 @@ from manifests.files import write_bytes
 from manifests.tokens import ManifestError
 from manifests.trace import sequence
 from training import config as knobs
-from training.data.batches import Batches
+from training.data.batches import Batches, ranges
 from training.data.logs import Logs
 from training.metrics import finite
 
@@ -173,12 +173,6 @@ def rollbacks(logs: Logs) -> int:
 def reason_of(number: int, spike: Spike) -> str:
     """What the skip log says of the skips of a rollback, the first of which is number 1."""
     return f"{_SKIPPED}{number} at step {spike.step + 1}: {spike.reason}"
-
-
-def ranges(samples: np.ndarray) -> list[tuple[int, int]]:
-    """Ascending samples as ranges [begin, end): several where they lie about an earlier hole."""
-    runs = np.split(samples, np.flatnonzero(np.diff(samples) != 1) + 1)
-    return [(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)]
 
 
 # ---------------------------------------------------------------- the report

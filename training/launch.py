@@ -132,17 +132,11 @@ def _check(config: Config, manifest: Manifest, ranks: int, dry: bool = False) ->
 
 def _finished(config: Config, manifest: Manifest) -> int:
     """The steps that are done, if they are all that are asked for; else 0."""
+    from training.checkpoint import newest
     from training.run import steps_of
 
-    done = _newest(config)
+    done = newest(Path(config.run))
     return done if done >= steps_of(config, manifest.sequence_length) else 0
-
-
-def _newest(config: Config) -> int:
-    """The steps of the newest complete checkpoint; 0 where there is none."""
-    from training.checkpoint import complete
-
-    return max(complete(Path(config.run) / "checkpoints"), default=0)
 
 
 def _knobs() -> Iterable[str]:

@@ -21,12 +21,13 @@ from manifests.tokens import Manifest
 from training import config as knobs
 from training import optim, passes
 from training.checkpoint import CheckpointError, Checkpoints, described
+from training.data.batches import ranges
 from training.data.loader import Loader, Portion
 from training.data.logs import Skip, append
 from training.data.opening import open_batches, open_replay
 from training.flops import flops_per_token, parameters
 from training.gradients import clip
-from training.guard import Guard, Spike, ranges, reason_of, report, rollbacks, write_report
+from training.guard import Guard, Spike, reason_of, report, rollbacks, write_report
 from training.layout import IGNORED
 from training.meter import Facts, Meter, peak, wanted
 from training.metrics import Metrics
@@ -60,9 +61,7 @@ class Result:
     waited: float  # seconds for the batch
     seconds: float
     skipped: bool  # no update was made, since loss or norm are not finite
-    overflow: (
-        bool  # skipped because of the scale of fp16, which was lowered: no affair of the guard
-    )
+    overflow: bool  # skipped for the scale of fp16, which was lowered: no affair of the guard
 
 
 class Trainer:

@@ -16,13 +16,14 @@ from pathlib import Path
 
 from manifests.tokens import Manifest, ManifestError
 from training import config as knobs
-from training.checkpoint import complete
+from training.checkpoint import newest
 from training.commands import leave
 from training.config import ConfigError, load
 from training.data.batches import Batches
 from training.data.consumption import consumption, refuse_repetition
 from training.data.logs import Logs, change
 from training.flops import flops_per_token, parameters
+from training.meter import PEAKS
 from training.model import Shape
 from training.objectives import Objective
 from training.run import steps_of
@@ -47,11 +48,11 @@ class Gpu:
 
 
 GPUS = {
-    "a100": Gpu(312e12, 79.2, 1.5),
-    "l40s": Gpu(362e12, 45.0, 1.0),
-    "h100": Gpu(989.4e12, 79.6, 2.5),
-    "h200": Gpu(989.4e12, 140.4, 3.0),
-    "b200": Gpu(2250e12, 178.0, 5.0),
+    "a100": Gpu(PEAKS["A100"], 79.2, 1.5),
+    "l40s": Gpu(PEAKS["L40S"], 45.0, 1.0),
+    "h100": Gpu(PEAKS["H100"], 79.6, 2.5),
+    "h200": Gpu(PEAKS["H200"], 140.4, 3.0),
+    "b200": Gpu(PEAKS["B200"], 178.0, 5.0),
 }
 
 
@@ -141,7 +142,7 @@ def batches_of(config: knobs.Config, manifest: Manifest, steps: int) -> Batches:
     """The batches as the next start of the run will see them: what is logged, and the mixture that
     is asked for from there on."""
     logs, batch = Logs.read(Path(config.run)), config.train.batch
-    done = max(complete(Path(config.run) / "checkpoints"), default=0) * batch
+    done = newest(Path(config.run)) * batch
     if config.data.mixture and (entry := change(manifest, logs, config.data.mixture, done)):
         logs = replace(logs, mixtures=(*logs.mixtures, entry))
     return Batches(manifest, config.data, logs, batch, steps)

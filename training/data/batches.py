@@ -49,9 +49,7 @@ class Batches:
 
     def take(self, samples: np.ndarray) -> Rows:
         """The rows of some samples, in ascending order."""
-        cuts = np.flatnonzero(np.diff(samples) != 1) + 1
-        runs = np.split(samples, cuts)
-        return Rows.join([self.reader.batch(int(run[0]), len(run)) for run in runs])
+        return Rows.join([self.reader.batch(begin, end - begin) for begin, end in ranges(samples)])
 
     def files(self) -> list[File]:
         """The files that are read, validation and tokenizer included."""
@@ -86,6 +84,12 @@ def _missing(manifest: Manifest, own: bool, samples: int) -> str | None:
     if samples > manifest.samples:
         return f"the shards have {manifest.samples:,} samples, the run reads {samples:,}"
     return None
+
+
+def ranges(samples: np.ndarray) -> list[tuple[int, int]]:
+    """Ascending samples as ranges [begin, end): several where they lie about a hole."""
+    runs = np.split(samples, np.flatnonzero(np.diff(samples) != 1) + 1)
+    return [(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)]
 
 
 def digest(rows: Rows, samples: np.ndarray) -> int:
