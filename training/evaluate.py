@@ -19,7 +19,7 @@ from manifests.tokens import ManifestError
 from training.checkpoint import CheckpointError
 from training.commands import leave
 from training.config import ConfigError
-from training.passes import tally
+from training.passes import forward
 from training.tables import table
 from training.tasks import Outcome
 from training.tasks import evaluate as evaluate_task
@@ -37,11 +37,7 @@ def validation(trained: Trained, rows: int | None) -> list[Score]:
         most=rows,
     )
     names = trained.manifest.names
-    sums = torch.zeros(1 + 2 * len(names), dtype=torch.float64, device=trained.device)
-    for micro in held.micros:
-        micro = micro.to(trained.device)
-        total, each = trained.model(micro.tokens, micro.layout, micro.labels)
-        tally(sums, total, each, micro, len(names))
+    sums = forward(trained.model, held.micros, len(names), trained.device)
     losses, labels = sums[1:].cpu().numpy().reshape(2, len(names))
     return scores(names, held, losses, labels)
 

@@ -76,13 +76,8 @@ class Passes:
 
     def evaluate(self, micros: list[Micro]) -> Tensor:
         """Sums as of `run`, without gradients. Ranks must give as many micro-batches each."""
-        sums = torch.zeros(1 + 2 * self.sources, dtype=torch.float64, device=self.world.device)
         with resting(self.model):
-            for micro in micros:
-                micro = micro.to(self.world.device)
-                total, each = self.model(micro.tokens, micro.layout, micro.labels)
-                tally(sums, total, each, micro, self.sources)
-        return sums
+            return forward(self.model, micros, self.sources, self.world.device)
 
 
 @contextmanager
@@ -98,6 +93,16 @@ def resting(model: Transformer) -> Iterator[None]:
         for module in model.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()
+
+
+def forward(model: Transformer, micros: list[Micro], sources: int, device: torch.device) -> Tensor:
+    """Sums as of `Passes.run`, of forward passes alone."""
+    sums = torch.zeros(1 + 2 * sources, dtype=torch.float64, device=device)
+    for micro in micros:
+        micro = micro.to(device)
+        total, each = model(micro.tokens, micro.layout, micro.labels)
+        tally(sums, total, each, micro, sources)
+    return sums
 
 
 def tally(sums: Tensor, total: Tensor, each: Tensor, micro: Micro, sources: int) -> None:

@@ -38,16 +38,7 @@ _NAMES = {"batch": "train.batch", "z_loss": "train.z_loss"}  # knobs by their ke
 def open_run(config: knobs.Config, manifest: Manifest, world: World) -> int:
     """Makes the directory, or holds this start against what is there. The number of the start, from
     1, on all ranks. Raises ConfigError on all ranks, in one line that names the difference."""
-    answer: int | str = 0
-    if world.first:
-        try:
-            answer = _open(config, manifest)
-        except ConfigError as error:
-            answer = str(error)
-    answer = world.share(answer)
-    if isinstance(answer, str):
-        raise ConfigError(answer)
-    return answer
+    return world.by_first(lambda: _open(config, manifest))
 
 
 def check_run(config: knobs.Config, manifest: Manifest) -> None:

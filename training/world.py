@@ -7,8 +7,9 @@ Every run has a process group, also of one rank, so that there is one way of doi
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -16,8 +17,11 @@ from torch import Tensor
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from manifests.tokens import ManifestError
 from training import config as knobs
 from training.config import ConfigError
+
+T = TypeVar("T")
 
 #: The dimensions of the mesh, from the outside in: neighbours share matrices.
 DIMENSIONS = ("pipeline", "replicate", "shard", "tensor")
@@ -82,6 +86,21 @@ class World:
         if self.size > 1:
             dist.all_gather_object(values, value)
         return values
+
+    def by_first(self, make: Callable[[], T]) -> T:
+        """What rank 0 makes, or the ConfigError or ManifestError that it meets, on all ranks."""
+        made: T | None = None
+        error: Exception | None = None
+        if self.first:
+            try:
+                made = make()
+            except (ConfigError, ManifestError) as met:
+                error = met
+        made, error = self.share((made, error))
+        if error is not None:
+            raise error
+        assert made is not None
+        return made
 
     def barrier(self) -> None:
         """Waits for all."""

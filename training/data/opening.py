@@ -6,21 +6,16 @@ appending a change of the mixture, files, caps. Rank 0 looks, all hear what it f
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
-from manifests.tokens import Manifest, ManifestError
+from manifests.tokens import Manifest
 from training import config as knobs
-from training.config import ConfigError
 from training.data.batches import Batches
 from training.data.consumption import refuse_repetition
 from training.data.files import verify
 from training.data.logs import Logs, append, change
 from training.data.replay import Replay
 from training.world import World
-
-T = TypeVar("T")
 
 
 def open_batches(
@@ -44,7 +39,7 @@ def open_batches(
             append(run, [entry])
         return after
 
-    logs = _by_first(world, begin)
+    logs = world.by_first(begin)
     batches = Batches(manifest, config.data, logs, config.train.batch, steps)
     verify(manifest, batches.files(), config.data.digests, Path(config.run), world)
     return batches
@@ -52,20 +47,4 @@ def open_batches(
 
 def open_replay(run: Path, world: World) -> Replay:
     """What the steps were when they were run before; rank 0 reads it for all."""
-    return _by_first(world, lambda: Replay.read(run))
-
-
-def _by_first(world: World, make: Callable[[], T]) -> T:
-    """What rank 0 makes, or the error that it meets, on all ranks."""
-    made: T | None = None
-    error: Exception | None = None
-    if world.first:
-        try:
-            made = make()
-        except (ConfigError, ManifestError) as met:
-            error = met
-    made, error = world.share((made, error))
-    if error is not None:
-        raise error
-    assert made is not None
-    return made
+    return world.by_first(lambda: Replay.read(run))
