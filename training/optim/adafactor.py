@@ -1,6 +1,9 @@
 """Adafactor (N. Shazeer and M. Stern, Adafactor: Adaptive Learning Rates with Sublinear Memory
 Cost, 2018, algorithms 4 and 5), without momentum and with absolute steps: the learning rate is that
-of the schedule, not relative to the size of the parameters."""
+of the schedule, not relative to the size of the parameters.
+
+What may live here: this optimiser.
+"""
 
 from __future__ import annotations
 

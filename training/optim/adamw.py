@@ -1,4 +1,7 @@
-"""AdamW (I. Loshchilov and F. Hutter, Decoupled Weight Decay Regularization, 2019)."""
+"""AdamW (I. Loshchilov and F. Hutter, Decoupled Weight Decay Regularization, 2019).
+
+What may live here: this optimiser.
+"""
 
 from __future__ import annotations
 

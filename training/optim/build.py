@@ -1,4 +1,7 @@
-"""The optimiser that the knobs ask for, and which parameters decay."""
+"""The optimiser that the knobs ask for, and which parameters decay.
+
+What may live here: the choice of an optimiser and its groups.
+"""
 
 from __future__ import annotations
 

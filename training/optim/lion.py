@@ -1,4 +1,7 @@
-"""Lion (X. Chen et al., Symbolic Discovery of Optimization Algorithms, 2023, algorithm 2)."""
+"""Lion (X. Chen et al., Symbolic Discovery of Optimization Algorithms, 2023, algorithm 2).
+
+What may live here: this optimiser.
+"""
 
 from __future__ import annotations
 

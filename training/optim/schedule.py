@@ -1,4 +1,7 @@
-"""The learning rate as a function of the step."""
+"""The learning rate as a function of the step.
+
+What may live here: schedules: pure functions of the step.
+"""
 
 from __future__ import annotations
 

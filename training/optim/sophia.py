@@ -1,5 +1,8 @@
 """Sophia-G (H. Liu et al., Sophia: A Scalable Stochastic Second-order Optimizer, 2023, algorithm 3
-with the Gauss-Newton-Bartlett estimate of algorithm 2)."""
+with the Gauss-Newton-Bartlett estimate of algorithm 2).
+
+What may live here: this optimiser; its draws are in training/sampled.py.
+"""
 
 from __future__ import annotations
 
