@@ -59,11 +59,11 @@ demo: setup-train
 	@$(BIN)/python -m training.evaluate runs/demo
 	@$(BIN)/python -m training.generate runs/demo --prompt 'The river' --tokens 60
 
-# In two halves at a time: the trainer's tests wait for processes more than they compute.
-test: lint
+# In two halves at a time: lint and the trainer's tests beside all others.
+test: setup-dev
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-trainer test-curation
 
-test-trainer: setup-dev
+test-trainer: lint
 	@$(BIN)/python -m pytest -q tests/test_train_*.py
 
 test-curation: setup-dev
