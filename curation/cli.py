@@ -16,6 +16,7 @@ import shlex
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, _interrupt)
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # of a job in the background
             signal.signal(signal.SIGINT, _interrupt)
+        if sys.unraisablehook is sys.__unraisablehook__:
+            sys.unraisablehook = _ignored
         return _main(arguments)
     except KeyboardInterrupt:
         return _say(INTERRUPTED, "interrupted; the same command goes on from here")
@@ -71,7 +74,16 @@ class _Interrupted(KeyboardInterrupt):
 
 
 def _interrupt(number: int, frame: object) -> None:
-    raise _Interrupted
+    raise _Interrupted(number)
+
+
+def _ignored(problem: sys.UnraisableHookArgs) -> None:
+    """A signal that came while Python ran what it ignores errors of (a finaliser, the callback of a
+    weak reference) would be lost: it is sent again. Of other such errors Python tells as ever."""
+    if isinstance(problem.exc_value, _Interrupted):
+        threading.Timer(0.01, os.kill, (os.getpid(), problem.exc_value.args[0])).start()
+    else:
+        sys.__unraisablehook__(problem)
 
 
 def _say(code: int, message: str) -> int:

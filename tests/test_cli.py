@@ -307,6 +307,28 @@ def test_interrupted_runs_end_with_75_and_go_on(home: Path, tmp_path: Path) -> N
         assert curation("verify", run, cwd=tmp_path).returncode == 0
 
 
+def test_an_interrupt_that_python_would_ignore_is_not_lost() -> None:
+    """It comes while a finaliser runs, whose errors Python prints and forgets."""
+    code = """if True:
+        import signal, sys, time
+        from curation import cli
+
+        class Held:
+            def __del__(self):
+                signal.raise_signal(signal.SIGINT)
+
+        def run(arguments):
+            Held()
+            time.sleep(60)
+
+        cli._main = run
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.exit(cli.main([]))"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stdout) == (75, "")
+    assert done.stderr == "curation: interrupted; the same command goes on from here\n"
+
+
 def test_parquet_jsonl_and_text_inputs(tmp_path: Path) -> None:
     text = "A line of text that says a thing.\n" * 20
     pq.write_table(
