@@ -175,11 +175,13 @@ def by_bounds(
 
 def early(
     query: Tensor, key: Tensor, value: Tensor, cu_seq_q: Tensor, cu_seq_k: Tensor, max_q: int,
-    max_k: int, is_causal: bool = False,
+    max_k: int, *, window_size: tuple[int, int] = (-1, -1),
 ) -> Tensor:  # fmt: skip
-    """The signature of torch 2.10: no GQA."""
-    assert query.shape == key.shape
-    return by_bounds(query, key, value, cu_seq_q, max_q, is_causal)
+    """The signature of torch 2.11: keys and values may have fewer heads."""
+    return late(
+        query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, window_size=window_size,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )  # fmt: skip
 
 
 def late(

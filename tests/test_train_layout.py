@@ -47,10 +47,9 @@ def test_documents_and_positions_are_those_made_token_by_token(rows: list[list[i
 def test_starts_are_the_documents_over_all_rows_and_then_the_end(rows: list[list[int]]) -> None:
     layout, lengths = layout_of(rows, LENGTH, "both"), slow(rows)[2]
     assert layout.starts is not None
-    starts = layout.starts.tolist()
-    assert starts[: len(lengths) + 1] == [sum(lengths[:n]) for n in range(len(lengths) + 1)]
-    assert set(starts[len(lengths) :]) == {LENGTH * len(rows)}
-    assert max(lengths, default=0) <= layout.longest <= LENGTH
+    assert layout.starts.tolist() == [sum(lengths[:n]) for n in range(len(lengths) + 1)]
+    assert layout.starts.dtype == torch.int32
+    assert layout.longest == max(lengths, default=1)
 
 
 @settings(max_examples=100, deadline=None)
@@ -68,21 +67,6 @@ def test_a_prefix_is_the_first_tokens_of_its_document(rows: list[list[int]], see
     ]
     assert layout.prefix is not None
     assert layout.prefix.tolist() == wanted
-
-
-def test_shapes_are_of_a_few_sizes() -> None:
-    """Whatever the documents are, so that kernels are not compiled again and again."""
-    random = np.random.default_rng(1)
-    sizes, longest = set(), set()
-    for _ in range(200):
-        cuts = np.sort(random.choice(np.arange(1, 512), random.integers(1, 60), replace=False))
-        lengths = np.diff(cuts, prepend=0)
-        layout = layout_of([lengths] * 4, 512, "causal")
-        assert layout.starts is not None
-        sizes.add(len(layout.starts))
-        longest.add(layout.longest)
-    assert sizes == {65, 129, 257}
-    assert len(longest) <= 8
 
 
 def test_padding_is_a_document_of_its_own() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,14 +13,15 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.utils import counters
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.ranks import run_ranks
 from tests.trainers import config as small
 from tests.trainers import lines, train
+from training import attention, fp8, gradients, parallel, world
 from training import config as knobs
-from training import fp8, gradients, parallel, world
 from training.config import ConfigError
 from training.layout import IGNORED, Layout, Micro, layout_of
 from training.model import Block, Shape, Transformer
@@ -324,6 +326,44 @@ def test_compiled_blocks_give_the_same_gradients() -> None:
     """Together with checkpointing and sharding."""
     case = configured("parallel.compile=true", "parallel.activations=selective", "model.layers=1")
     agree(case, run_ranks(2, divided, [case])[0][0])
+
+
+@pytest.mark.parametrize("activations", ["keep", "full", "selective"])
+def test_blocks_are_compiled_once_whatever_the_documents_are(activations: str) -> None:
+    """With the arguments of varlen, of which there is no kernel on a CPU."""
+    case = configured(f"parallel.activations={activations}", "parallel.compile=true")
+    assert run_ranks(1, graphs_of, case) == [[1, 1, 1, 1]]
+
+
+def graphs_of(config: knobs.Config) -> list[int]:
+    """How many graphs have been compiled after batches of other documents."""
+    compiled = nn.Module.compile
+    nn.Module.compile = lambda block: compiled(block, backend="aot_eager")  # type: ignore[assignment, misc]
+    attention.varlen_attn = lambda q, k, v, starts, *others, **options: _queries(q, starts, *others)
+    attention._lacking = lambda *arguments: ""
+    here = world.join(config)
+    model = parallel.build(config, shape_of(config), here)
+    passes, found = Passes(model, here, 1), []
+    for lengths in ([LENGTH], [20, 12], [9, 9, 9], [2, 3, 4, 5, 6, 12]):
+        micro = batch()
+        layout = layout_of([lengths] * ROWS, LENGTH, "causal")
+        passes.run([replace(micro, layout=layout)] * 2, torch.tensor(1.0))
+        found.append(counters["stats"]["unique_graphs"])
+    world.leave()
+    return found
+
+
+@torch.library.custom_op("gristmill_tests::queries", mutates_args={})
+def _queries(q: Tensor, starts: Tensor, also: Tensor, longest: int, too: int) -> Tensor:
+    return q.clone()
+
+
+@_queries.register_fake
+def _(q: Tensor, starts: Tensor, also: Tensor, longest: int, too: int) -> Tensor:
+    return torch.empty_like(q)
+
+
+_queries.register_autograd(lambda context, gradient: (gradient, None, None, None, None))
 
 
 # ---------------------------------------------------------------- a vocabulary of 258

@@ -38,7 +38,7 @@ class Mask:
     dense: Tensor | None = None  # sdpa: (rows, 1, L, L) bool, True where the query sees the key
     blocks: BlockMask | None = None  # flex
     starts: Tensor | None = None  # varlen: (n,) int32, first tokens of documents, then the end
-    longest: int = 0  # varlen: a bound of the longest document
+    longest: int = 0  # varlen: tokens of the longest document
 
 
 def choose(wanted: str, device: torch.device, dtype: torch.dtype, kind: str) -> Backend:
@@ -148,16 +148,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
 
 
 def _attend_varlen(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    options: dict[str, Any] = {}
-    if "window_size" in _VARLEN:  # later versions: keys before and after; -1 is all
-        options["window_size"] = (-1, 0 if mask.causal else -1)
-    else:
-        options["is_causal"] = mask.causal
-    if q.shape[2] != k.shape[2]:
-        if "enable_gqa" in _VARLEN:
-            options["enable_gqa"] = True
-        else:
-            k, v = (x.repeat_interleave(q.shape[2] // x.shape[2], 2) for x in (k, v))
+    options: dict[str, Any] = {"window_size": (-1, 0 if mask.causal else -1)}  # -1: all
+    if q.shape[2] != k.shape[2] and "enable_gqa" in _VARLEN:
+        options["enable_gqa"] = True  # torch 2.11 does it unasked
     bounds = (mask.starts, mask.starts, mask.longest, mask.longest)
     flat = (x.flatten(0, 1) for x in (q, k, v))
     attention: Any = varlen_attn  # its signature differs by version

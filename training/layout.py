@@ -32,9 +32,9 @@ class Layout:
     documents: Tensor  # (rows, L) int32: number of the token's document in its row, from 0
     positions: Tensor  # (rows, L) int32: place of the token in its document, from 0
     prefix: Tensor | None = None  # (rows, L) bool: tokens that their whole document may see
-    #: For variable-length attention: first tokens of the documents over all rows, then the number
-    #: of all tokens up to one of a few sizes; and a bound of the longest document.
-    starts: Tensor | None = None  # (n,) int32
+    #: For variable-length attention, both exact: first tokens of the documents over all rows, then
+    #: the number of all tokens; and the tokens of the longest document.
+    starts: Tensor | None = None  # (documents + 1,) int32
     longest: int = 0
 
     def to(self, device: torch.device) -> Layout:
@@ -108,8 +108,8 @@ def layout_of_pieces(
         documents=torch.from_numpy(np.repeat(numbers, whole).reshape(shape)),
         positions=torch.from_numpy(positions.reshape(shape)),
         prefix=prefix,
-        starts=torch.from_numpy(_starts(whole)),
-        longest=_rounded(int(whole.max(initial=1)), length),
+        starts=torch.from_numpy(np.concatenate([[0], np.cumsum(whole)]).astype(np.int32)),
+        longest=int(whole.max(initial=1)),
     )
 
 
@@ -133,21 +133,6 @@ def before(counts: np.ndarray, values: np.ndarray) -> np.ndarray:
     total = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
     found: np.ndarray = total[:-1] - np.repeat(total[np.cumsum(counts) - counts], counts)
     return found
-
-
-def _starts(lengths: np.ndarray) -> np.ndarray:
-    """Cumulative lengths from 0 on, filled up with the end to a power of two (at least 64) plus
-    one: shapes of a few sizes only, and documents of length 0 cost nothing."""
-    size = max(64, 1 << int(len(lengths) - 1).bit_length()) if len(lengths) else 64
-    starts = np.full(size + 1, lengths.sum(), np.int32)
-    starts[: len(lengths) + 1] = np.concatenate([[0], np.cumsum(lengths)])
-    return starts
-
-
-def _rounded(longest: int, length: int) -> int:
-    """The longest document, rounded up to an eighth of the row: eight sizes at most."""
-    step = max(1, length // 8)
-    return min(length, -(-longest // step) * step)
 
 
 def _each(value: Any, change: Any) -> Any:

@@ -34,7 +34,7 @@ from torch.utils.checkpoint import (
 
 from training import config as knobs
 from training import fp8
-from training.attention import choose
+from training.attention import Mask, choose
 from training.model import Head, Shape, Transformer, initial
 from training.pipeline import Elsewhere, keep_stage
 from training.world import World
@@ -53,6 +53,10 @@ KEPT = frozenset(
         *("torch_attn._varlen_attn.default", "flex_attention"),
     }
 )
+
+#: Arguments of a block whose sizes differ from one micro-batch to the next (varlen's documents, and
+#: the longest of them): compiled for all sizes from the first on.
+_VARYING = "L['mask'].starts,L['mask'].longest"
 
 
 def build(config: knobs.Config, shape: Shape, world: World) -> Transformer:
@@ -112,6 +116,7 @@ def _shard(model: Transformer, parallel: knobs.Parallel, world: World) -> None:
         if parallel.activations != "keep":
             _forget(block, parallel.activations == "selective")
         if parallel.compile:
+            torch.compiler.config.dynamic_sources = _VARYING
             block.compile()
     if isinstance(model.head, Head):
         model.head.compiled = parallel.compile
@@ -191,7 +196,12 @@ def _forget(block: nn.Module, selective: bool) -> None:
     options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
     if selective:
         options["context_fn"] = partial(create_selective_checkpoint_contexts, _policy)
-    block.forward = partial(checkpoint, block.forward, **options)
+    forward = block.forward
+
+    def anew(x: Tensor, rotation: tuple[Tensor, Tensor], mask: Mask) -> Any:
+        return checkpoint(forward, x, rotation, mask, **options)
+
+    block.forward = anew  # not partial(checkpoint, ...), which torch.compile does not look into
 
 
 def _policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
