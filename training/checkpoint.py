@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.state_dict import (
@@ -39,7 +39,6 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
-from torch.distributed.tensor import DTensor
 
 from manifests import typed
 from manifests.files import file_digest, write_bytes
@@ -48,6 +47,7 @@ from manifests.tokens import Manifest
 from training import config as knobs
 from training.config import ConfigError
 from training.model import Shape
+from training.staging import Staging
 from training.world import World
 
 MARKER, LATEST, STATE = "COMPLETE", "latest", "state.json"
@@ -68,7 +68,8 @@ class Checkpoints:
         self._group = dist.new_group(backend="gloo")  # its own: it is used beside the steps
         self._thread = ThreadPoolExecutor(1, "checkpoint")
         self._pending: Future[None] | None = None
-        self._copy: dict[str, Any] = {}
+        self._staging = Staging(world.device)
+        self._room: Future[dict[str, Any]] | None = None
 
     def steps(self) -> list[int]:
         """Steps of the complete checkpoints, ascending: what rank 0 sees."""
@@ -79,6 +80,16 @@ class Checkpoints:
     def place(self, step: int) -> Path:
         """The directory of a step's checkpoint."""
         return place_of(self.directory, step)
+
+    def reserve(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Begins to make the room that asynchronous saves are copied to, unless that has been done:
+        beside the steps, once the optimiser has its moments."""
+        if self._room is None and self.knobs.asynchronous:
+            self._room = self._thread.submit(self._staging.room, _tensors(model, optimizer))
+
+    def settle(self) -> None:
+        """To be called before model or optimiser are changed: a save may still read from them."""
+        self._staging.settle()
 
     def save(
         self,
@@ -95,11 +106,13 @@ class Checkpoints:
         self.wait()
         tensors = _tensors(model, optimizer)
         state = {**state, **self._surroundings()}
-        if not self.knobs.asynchronous:
+        self.reserve(model, optimizer)
+        if self._room is None:
             self._write(step, tensors, state)
             return
-        self._copy = _copied(tensors, self._copy)
-        self._pending = self._thread.submit(self._write, step, self._copy, state)
+        room = self._room.result()
+        self._staging.copy(tensors, room)
+        self._pending = self._thread.submit(self._write, step, room, state)
 
     def load(self, step: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """Loads a complete checkpoint into model and optimiser, whatever it was sharded over, and
@@ -143,6 +156,7 @@ class Checkpoints:
     def _write(self, step: int, tensors: dict[str, Any], state: dict[str, Any]) -> None:
         """Writes a checkpoint; of the thread, where it is asynchronous."""
         place = self.place(step)
+        self._staging.wait()
         self._on_first(lambda: remove(place))
         writer = FileSystemWriter(place, thread_count=_THREADS, sync_files=True)
         try:
@@ -319,25 +333,6 @@ def parameters_of(model: nn.Module) -> dict[str, Any]:
 def set_parameters(model: nn.Module, parameters: dict[str, Any]) -> None:
     """The other way round."""
     set_model_state_dict(model, parameters, options=StateDictOptions(strict=False))
-
-
-def _copied(value: Any, into: Any) -> Any:
-    """The same in memory of the CPU that later steps do not write to; into an earlier copy, if
-    there is one, since fresh memory is slow to write to."""
-    if isinstance(value, dict):
-        into = into or {}
-        return {key: _copied(inner, into.get(key)) for key, inner in value.items()}
-    if not isinstance(value, Tensor):
-        return value
-    if into is None:
-        return value.detach().to("cpu", copy=True)
-    _local(into).copy_(_local(value))
-    return into
-
-
-def _local(tensor: Tensor) -> Tensor:
-    """This rank's part of a tensor, in the same memory."""
-    return (tensor.to_local() if isinstance(tensor, DTensor) else tensor).detach()
 
 
 def _same_optimizer(place: Path, tensors: dict[str, Any]) -> None:

@@ -108,6 +108,7 @@ class Trainer:
                 self.interrupt()
             result = self.one(self.step)
             self.step += 1
+            self.checkpoints.reserve(self.model, self.optimizer)
             self.write(result)
             self.stop.beat(self.step)
             norm = None if result.overflow else result.norm  # fp16's scale was too large: no spike
@@ -295,6 +296,7 @@ class Trainer:
         finite = math.isfinite(total) and math.isfinite(whole)
         rate = optim.rate(step, self.steps, self.config.optimizer, self.config.schedule)
         if finite:
+            self.checkpoints.settle()
             if (
                 isinstance(self.optimizer, Sophia)
                 and step % self.config.optimizer.hessian_every == 0
