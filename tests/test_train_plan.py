@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.trainers import SMALL
+from tests.ranks import run_ranks
+from tests.trainers import SMALL, lines, train
+from tests.trainers import config as small
 from training import plan
-from training.config import Config, ConfigError, load
+from training.config import Config, ConfigError, changed, load
 from training.flops import flops_per_token, parameters
 from training.model import Shape, Transformer
 
@@ -48,6 +50,55 @@ def test_chinchilla_of_1e22_flops() -> None:
     assert best == pytest.approx(9.1e9, rel=0.01)
     assert tokens == pytest.approx(182e9, rel=0.01)
     assert 6 * best * tokens == pytest.approx(1e22)
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("1.4b", 1), ("1.4b", 4), ("7b", 8), ("125m", 2)])
+@pytest.mark.parametrize("gpu", sorted(plan.GPUS))
+def test_the_micro_batch_is_the_largest_that_leaves_a_tenth_free(
+    name: str, ranks: int, gpu: str
+) -> None:
+    config = load(name, NO_DATA)
+    own = Shape.of(config.model, 100, 100)
+    memory = plan.GPUS[gpu].memory * plan.GIB
+
+    def fits(rows: int) -> bool:
+        tried = changed(config, train__micro_batch=rows)
+        return plan.memory(tried, own, ranks).total <= 0.9 * memory
+
+    fitting = [
+        rows
+        for rows in range(1, config.train.batch // ranks + 1)
+        if config.train.batch // ranks % rows == 0 and fits(rows)
+    ]
+    assert plan.micro_batch(config, own, ranks, memory) == max(fitting, default=None)
+
+
+def test_gradients_that_are_not_reduced_before_the_last_micro_batch_cost_memory() -> None:
+    """fp32 of all parameters, and all of them gathered in bf16 rather than two blocks."""
+    config = load("1.4b", NO_DATA)
+    kept = changed(config, parallel__reshard=False)
+    own = shape(config)
+    more = plan.memory(kept, own, 4).gathered - plan.memory(config, own, 4).gathered
+    total, _ = parameters(own)
+    block = (total - 2 * own.rows * own.dim) / 24
+    assert more == pytest.approx(4 * total + 2 * 22 * block)
+
+
+def test_a_micro_batch_left_open_is_found_at_the_start(toy_manifest: Path, tmp_path: Path) -> None:
+    """Without a GPU at most 8; the losses are those of any other."""
+    for name, rows in (("open", "null"), ("said", "4")):
+        own = small(toy_manifest, tmp_path / name, "train.batch=12", f"train.micro_batch={rows}")
+        run_ranks(1, train, own)
+    start = lines(tmp_path / "open", "events")[0]
+    assert (start["event"], start["micro_batch"]) == ("start", 6)
+    opened, said = (lines(tmp_path / name, "health") for name in ("open", "said"))
+    assert [line["loss"] for line in opened] == pytest.approx([line["loss"] for line in said])
+
+
+def test_an_open_micro_batch_wants_whole_shares_of_the_batch() -> None:
+    config = load("1.4b", [*NO_DATA, "train.micro_batch=null"])
+    with pytest.raises(ConfigError, match=r"^train\.batch: 256 is no multiple of 3 data ranks$"):
+        plan.plan(changed(config, launch__workers=3), 3)
 
 
 def test_memory_of_the_reference_run() -> None:

@@ -155,8 +155,9 @@ class Train:
     """Instead of steps: tokens of the whole run, padding included, rounded up to whole steps."""
     batch: int = 8
     """Samples (rows of the manifest's sequence length) of a step, over all ranks."""
-    micro_batch: int = 8
-    """Samples of one forward pass of a rank; batch must be a multiple of it times data ranks."""
+    micro_batch: int | None = 8
+    """Samples of one forward pass of a rank; batch must be a multiple of it times data ranks. null:
+    as many as the GPU holds, by what `training.plan` says of memory (8 at most without a GPU)."""
     z_loss: float = 0.0
     """Weight of log(Z)**2, which keeps the logits from drifting (PaLM: 1e-4)."""
     loss_chunk: int = 4096
@@ -193,7 +194,8 @@ class Parallel:
     offload: bool = False
     """Keep parameters, gradients and optimiser in the memory of the CPU."""
     compile: bool = False
-    """torch.compile of each block."""
+    """torch.compile of each block; kept in $TORCHINDUCTOR_CACHE_DIR, else in
+    ~/.cache/gristmill/compiled."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """What it runs on."""
 
@@ -358,7 +360,7 @@ def _problems(config: Config) -> Iterator[tuple[str, str]]:
     if (train.steps is None) == (train.tokens is None):
         said = "both are" if train.steps is not None else "neither is"
         yield "train.steps", f"one of train.steps and train.tokens is wanted; {said} given"
-    if train.batch % train.micro_batch:
+    if train.micro_batch is not None and train.batch % train.micro_batch:
         yield (
             "train.batch",
             f"{train.batch} is no multiple of train.micro_batch ({train.micro_batch})",

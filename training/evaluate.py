@@ -33,7 +33,7 @@ def validation(trained: Trained, rows: int | None) -> list[Score]:
         open_reader(trained.manifest, live=not trained.manifest.shards),
         trained.objective,
         bytes_of_tokens(trained.manifest),
-        micro_batch=trained.config.train.micro_batch,
+        micro_batch=trained.config.train.micro_batch or 8,
         most=rows,
     )
     names = trained.manifest.names

@@ -36,6 +36,7 @@ from training.objectives import Objective
 from training.optim import Sophia
 from training.parallel import build, fill
 from training.passes import Passes
+from training.plan import fitted
 from training.precision import Scaler
 from training.run import open_run, started, steps_of
 from training.stop import Failed, Interrupted, Stop
@@ -77,6 +78,7 @@ class Trainer:
         self.shape = Shape.of(
             config.model, self.manifest.tokenizer.size, self.objective.length(length)
         )
+        self.micro_batch = fitted(config, self.shape, world)
         self.model = build(config, self.shape, world)
         sources = len(self.manifest.sources)
         self.passes = passes.choose(self.model, world, sources, config.parallel)
@@ -101,7 +103,8 @@ class Trainer:
         self.resume()
         self.loader.close()
         self.loader = self._open(starts=True)
-        self.metrics.event("start", start=self.start, step=self.step, **started(self.world))
+        place = {"micro_batch": self.micro_batch, **started(self.world)}
+        self.metrics.event("start", start=self.start, step=self.step, **place)
         self.metrics.say(self._beginning())
         while self.step < self.steps:
             if self.stop.wanted():
@@ -171,7 +174,7 @@ class Trainer:
                 self.loader.batches.reader,
                 self.objective,
                 bytes_of_tokens(self.manifest),
-                micro_batch=self.config.train.micro_batch,
+                micro_batch=self.micro_batch,
                 most=self.config.validation.rows,
                 rank=self.world.data_rank,
                 ranks=self.world.data_ranks,
@@ -372,8 +375,8 @@ class Trainer:
         force from the next block on."""
         done = self.step if starts else None
         batches = open_batches(self.config, self.manifest, self.world, self.steps, done)
-        micro_batch, prefetch = self.config.train.micro_batch, self.config.data.prefetch
-        return Loader(batches, self.objective, self.world, micro_batch, prefetch)
+        prefetch = self.config.data.prefetch
+        return Loader(batches, self.objective, self.world, self.micro_batch, prefetch)
 
 
 def read(numbers: Tensor, counts: Tensor) -> tuple[list[float], list[int]]:

@@ -6,8 +6,12 @@ order in which they work together, and filling in the first values.
 
 from __future__ import annotations
 
+import os
+import tempfile
 import warnings
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -64,6 +68,9 @@ def build(config: knobs.Config, shape: Shape, world: World) -> Transformer:
     device cannot do."""
     parallel = config.parallel
     choose(config.model.attention, world.device, DTYPES[parallel.precision], "causal")
+    if parallel.compile:
+        torch.compiler.config.dynamic_sources = _VARYING
+        _keep_compiled()
     with torch.device("meta"):
         model = Transformer(shape, config.model, config.train)
         keep_stage(model, world)
@@ -104,6 +111,18 @@ def own_part(whole: Tensor, like: DTensor) -> Tensor:
     return whole
 
 
+def _keep_compiled() -> None:
+    """What is compiled is kept from one start, and one run, to the next: in
+    `$TORCHINDUCTOR_CACHE_DIR`, else in the user's cache, since torch's own place for it (below
+    /tmp) goes with the machine. Where there is no such place, torch has its way."""
+    with suppress(OSError, RuntimeError):  # not writable; no home
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        place = home / "gristmill" / "compiled"
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=place).close()
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(place))
+
+
 # ---------------------------------------------------------------- the order that works
 
 
@@ -116,7 +135,6 @@ def _shard(model: Transformer, parallel: knobs.Parallel, world: World) -> None:
         if parallel.activations != "keep":
             _forget(block, parallel.activations == "selective")
         if parallel.compile:
-            torch.compiler.config.dynamic_sources = _VARYING
             block.compile()
     if isinstance(model.head, Head):
         model.head.compiled = parallel.compile

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import torch
+
 from manifests.tokens import Manifest, ManifestError
 from training import config as knobs
 from training.checkpoint import newest
@@ -28,13 +30,15 @@ from training.model import Shape
 from training.objectives import Objective
 from training.run import steps_of
 from training.tables import count, pairs, size, span, table
-from training.world import sizes
+from training.world import World, divide, sizes
 
 GIB = float(2**30)
 
 #: Tokens per parameter at the optimum (J. Hoffmann et al., Training Compute-Optimal Large Language
 #: Models, 2022, approach 1 and 2: about 20; FLOPs = 6 N D).
 CHINCHILLA = 20.0
+
+FULL = 0.9  # of a GPU's memory: the rest is for what the formula leaves out, and for gaps
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,7 @@ class Plan:
     flops_per_token: float
     flops: float
     memory: Memory
+    micro_batches: dict[str, int | None]  # the most samples that fit into each kind of GPU
     sources: tuple[Seen, ...] | None
     optimal_tokens: float  # Chinchilla's for as many parameters
 
@@ -112,12 +117,15 @@ def plan(config: knobs.Config, ranks: int) -> Plan:
         parameters=total,
         without_embedding=inner,
         ranks=ranks,
-        layout=sizes(config.parallel, ranks),
+        layout=divide(config, ranks),
         steps=steps,
         tokens=tokens,
         flops_per_token=per_token,
         flops=per_token * tokens,
         memory=memory(config, shape, ranks),
+        micro_batches={
+            name: micro_batch(config, shape, ranks, gpu.memory * GIB) for name, gpu in GPUS.items()
+        },
         sources=None if manifest is None else tuple(seen(config, manifest, steps)),
         optimal_tokens=CHINCHILLA * total,
     )
@@ -165,22 +173,51 @@ def memory(config: knobs.Config, shape: Shape, ranks: int) -> Memory:
     moments = {"adamw": 8.0, "sophia": 8.0, "lion": 4.0, "adafactor": 0.1}
     states = total / (layout["shard"] * model_ranks) * (8.0 + moments[config.optimizer.kind])
     width = 4.0 if parallel.precision == "fp32" else 2.0
-    ends = shape.rows * shape.dim
-    block = (total - ends * (1 if shape.tied else 2)) / shape.layers
-    whole = shape.layers / layout["pipeline"] if not parallel.reshard else 2.0
-    gathered = (ends * (1 if shape.tied else 2) + whole * block) / layout["tensor"] * width
+    matrix = shape.rows * shape.dim  # of the embedding, and of the output
+    ends = matrix if shape.tied else 2 * matrix
+    block = (total - ends) / shape.layers
+    own = shape.layers / layout["pipeline"]
+    gathered = (ends + (2.0 if parallel.reshard else own) * block) / layout["tensor"] * width
+    if not parallel.reshard:  # nor are gradients reduced before the last micro-batch
+        gathered += (ends + own * block) / layout["tensor"] * 4.0
     kept = {
         "keep": _kept(shape),
         "selective": _products(shape),
         "full": float(shape.dim),
     }[parallel.activations]
-    rows = train.micro_batch * shape.context
-    layers = shape.layers / layout["pipeline"]
-    in_flight = min(layout["pipeline"], train.batch // train.micro_batch)  # of 1F1B's first stage
+    micro = train.micro_batch or 1
+    rows = micro * shape.context
+    in_flight = min(layout["pipeline"], train.batch // micro)  # of 1F1B's first stage
     again = 0.0 if parallel.activations == "keep" else _kept(shape)
-    activations = rows * width * (kept * layers * in_flight + again) / layout["tensor"]
+    activations = rows * width * (kept * own * in_flight + again) / layout["tensor"]
     logits = min(train.loss_chunk, rows) * shape.vocab * (4.0 + width) / layout["tensor"]
-    return Memory(states, gathered, activations, logits + ends / layout["tensor"] * 4.0)
+    return Memory(states, gathered, activations, logits + matrix / layout["tensor"] * 4.0)
+
+
+def micro_batch(config: knobs.Config, shape: Shape, ranks: int, gpu: float) -> int | None:
+    """The most samples of a forward pass that leave a tenth of a GPU of so many bytes free, where
+    each rank has whole micro-batches; None where one is too many."""
+    layout = sizes(config.parallel, ranks)
+    own = config.train.batch // (layout["replicate"] * layout["shard"])
+    for size_ in range(own // layout["pipeline"], 0, -1):
+        if own % size_ == 0:
+            tried = knobs.changed(config, train__micro_batch=size_)
+            if memory(tried, shape, ranks).total <= FULL * gpu:
+                return size_
+    return None
+
+
+def fitted(config: knobs.Config, shape: Shape, world: World) -> int:
+    """The micro-batch, also where the configuration leaves it open: the same on all ranks."""
+    if config.train.micro_batch is not None:
+        return config.train.micro_batch
+    own = config.train.batch // world.data_ranks // world.stages
+    found: int | None = max(size_ for size_ in range(1, min(8, own) + 1) if own % size_ == 0)
+    if world.device.type == "cuda":
+        gpu = torch.cuda.get_device_properties(world.device).total_memory
+        least = -int(world.most(torch.tensor(-gpu, device=world.device)))
+        found = micro_batch(config, shape, world.size, least)
+    return found or 1
 
 
 def _kept(shape: Shape) -> float:
@@ -253,12 +290,12 @@ def _gpus(found: Plan, mfu: float, prices: dict[str, float]) -> str:
     for name, gpu in GPUS.items():
         hours = found.flops / (gpu.peak * mfu * found.ranks) / 3600
         price = prices.get(name, gpu.price)
-        fits = "yes" if found.memory.total <= 0.9 * gpu.memory * GIB else "no"
+        fits = found.micro_batches[name]
         cost = f"${hours * found.ranks * price:,.0f}"
-        rows.append((name, fits, span(hours), cost, f"${price:g}"))
-    head = ("GPU", "fits", f"time on {found.ranks}", "cost", "an hour of one")
+        rows.append((name, str(fits or "-"), span(hours), cost, f"${price:g}"))
+    head = ("GPU", "micro-batch", f"time on {found.ranks}", "cost", "an hour of one")
     said = f"(at an MFU of {mfu:.0%}; prices are assumptions: --price NAME=DOLLARS)"
-    return f"{table(head, rows)}\n{said}"
+    return f"{table(head, rows)}\n(micro-batch: the most samples that fit, - if none does)\n{said}"
 
 
 # ---------------------------------------------------------------- command

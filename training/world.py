@@ -131,11 +131,12 @@ def divide(config: knobs.Config, ranks: int) -> dict[str, int]:
     """Ranks along each dimension, of which each has whole micro-batches. Raises ConfigError."""
     found = sizes(config.parallel, ranks)
     data_ranks = found["replicate"] * found["shard"]
-    portion = config.train.micro_batch * data_ranks
+    own = config.train.micro_batch
+    portion = (own or 1) * data_ranks
     if config.train.batch % portion:
+        times = "" if own is None else f"train.micro_batch ({own}) times "
         raise ConfigError(
-            f"train.batch: {config.train.batch} is no multiple of train.micro_batch "
-            f"({config.train.micro_batch}) times {data_ranks} data ranks"
+            f"train.batch: {config.train.batch} is no multiple of {times}{data_ranks} data ranks"
         )
     if (micros := config.train.batch // portion) < found["pipeline"]:
         raise ConfigError(
