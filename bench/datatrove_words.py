@@ -51,6 +51,7 @@ def table() -> None:
         {c for c in range(0x110000) if chr(c).isalpha()},
         members("[A-Za-z0-9\u00a1-\uffff]"),
         members("[0-9]"),
+        members(r"\w"),
     ]
     bits = [sum(1 << i for i, some in enumerate(sets) if c in some) for c in range(0x110000)]
     for kind, run in groupby(range(0x110000), key=bits.__getitem__):

@@ -83,6 +83,12 @@ def words_of(text: str) -> list[str]:
     return [data[a:b].decode() for a, b in zip(found.starts, found.stops, strict=True)]
 
 
+def test_the_scheme_of_an_address_may_hold_what_python_takes_for_a_word() -> None:
+    """spaCy's pattern says `\\w`, which is more than letters and digits."""
+    for text in ("0²://0.aa/A", "½½://x.org/a", "a_b://x.org/a", "文٣://x.org/a"):
+        assert words_of(text) == [text] == list(reference.words(text))
+
+
 @patient
 @given(st.lists(anything | mixed, max_size=6))
 def test_words_are_those_of_the_reference(batch: list[str]) -> None:

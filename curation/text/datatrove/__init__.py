@@ -42,6 +42,7 @@ SENTENCE_END = 1 << 13  # spaCy's Sentencizer
 LETTER = 1 << 14  # `str.isalpha`
 HOST = 1 << 15  # may begin and end a label of a host name
 DIGIT = 1 << 16  # 0 to 9
+SCHEME = 1 << 17  # `\\w` of Python: may stand in the scheme of an address
 
 # Bits of the flags of a word; the first is `characters.ALPHABETIC`.
 SYMBOLS_ONLY = 2

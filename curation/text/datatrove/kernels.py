@@ -29,6 +29,7 @@ from curation.text.datatrove import (
     PUNCT,
     PUNCT_ONLY,
     QUOTE,
+    SCHEME,
     SENTENCE_END,
     SPACE,
     STOPPED,
@@ -298,8 +299,7 @@ def is_url(data: Any, start: Any, stop: Any, table: Any) -> Any:
     points = 0
     while i < stop:
         point, size = decode(data, i, stop)
-        joining = point == 43 or point == 45 or point == 46 or point == 95
-        if not (table[point] & (LETTER | DIGIT) or joining):
+        if not (table[point] & SCHEME or point == 43 or point == 45 or point == 46):
             break
         points += 1
         i += size
