@@ -19,17 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from kit import page, recipe, write_jsonl
+from zygote import curation
 
 import curation as gristmill
 from curation import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPE = str(ROOT / "pipelines" / "crawl-filter.yaml")
-
-
-def curation(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "curation", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -201,9 +199,7 @@ def test_the_command_says_in_one_line_why_an_index_is_refused(
     a = [*command(tmp_path, first, "a"), "--output", str(tmp_path / "a"), *where]
     b = [*command(tmp_path, second, "b", ngram=3), "--output", str(tmp_path / "b"), *where]
     assert zygote.run(a) == 0
-    done = subprocess.run(
-        [sys.executable, "-m", "curation", *b], capture_output=True, text=True, check=False
-    )
+    done = zygote.done(b, tmp_path)
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
     assert "ngram" in line and str(tmp_path / "index") in line

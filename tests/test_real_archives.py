@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import csv
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from zygote import curation
 
 from curation import Result, run
 from curation.engine.plan import open_plan
@@ -70,11 +69,9 @@ def test_the_command_ends_with_3_and_says_which(shared_data: Path, tmp_path: Pat
     archive = shared_data / "warc" / "aut-archiveit" / "example.warc.gz"
     whole = archive.read_bytes()
     (tmp_path / "cut.warc.gz").write_bytes(whole[:-1000])
-    done = subprocess.run(
-        [sys.executable, "-m", "curation", "run", str(RECIPE), "--input", "cut.warc.gz",
-         "--output", "r", "--quiet"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = curation(
+        "run", RECIPE, "--input", "cut.warc.gz", "--output", "r", "--quiet", cwd=tmp_path
+    )
     assert done.returncode == 3
     assert "1 of 1 inputs incomplete" in done.stdout
     [line] = done.stderr.splitlines()

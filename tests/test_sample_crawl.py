@@ -9,8 +9,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 from warcio.archiveiterator import ArchiveIterator
+from zygote import curation
 
 from curation.api import run_tokens
 from curation.engine.plan import open_plan
@@ -55,10 +54,7 @@ def fates(sample_crawl: Path) -> list[Fate]:
 def finished(sample_crawl: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run as a user starts it."""
     folder = tmp_path_factory.mktemp("crawl")
-    command = [sys.executable, "-m", "curation", "run", str(RECIPE), "--input", str(sample_crawl)]
-    done = subprocess.run(
-        [*command, "--output", "out"], cwd=folder, capture_output=True, text=True, check=False
-    )
+    done = curation("run", RECIPE, "--input", sample_crawl, "--output", "out", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].split() == [
         "documents", "of", "input", "of", "before", "words", "text",
@@ -175,8 +171,7 @@ def test_the_trace_in_the_readme_is_what_is_printed(finished: Path) -> None:
     readme = (ROOT / "README.md").read_text()
     url = re.search(r"curation trace doc (\S+)", readme)
     assert url
-    command = [sys.executable, "-m", "curation", "trace", "doc", url[1], "--in", str(finished)]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    printed = curation("trace", "doc", url[1], "--in", finished, cwd=ROOT).stdout
     [shown] = [b for b in re.findall(r"```text\n(.*?)```", readme, re.DOTALL) if url[1] in b]
     for line in shown.splitlines():
         if line.strip() != "..." and not line.startswith("  input "):
@@ -191,8 +186,7 @@ def test_the_tokens_in_the_readme_are_what_is_printed(finished: Path, tmp_path: 
     assert f"```text\n{made.table()}\n```" in readme
     number = re.search(r"trace sequence \S+ (\d+)", readme)
     assert number
-    command = [sys.executable, "-m", "curation", "trace", "sequence", str(made.path), number[1]]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    printed = curation("trace", "sequence", made.path, number[1], cwd=ROOT).stdout
     [shown] = [b for b in re.findall(r"```text\n(.*?)```", readme, re.DOTALL) if "sample " in b[:9]]
     for line in shown.splitlines():
         if not line.startswith("  warc_file ") and not line.endswith(" ..."):  # as wide as it is

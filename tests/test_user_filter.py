@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from zygote import curation
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -45,18 +45,7 @@ def run_recipe(folder: Path, stages: list[object], texts: list[str], output: str
     recipe = {"kind": "documents", "name": "mine", "stages": stages,
               "input": {"kind": "jsonl", "paths": ["x.jsonl"]}}  # fmt: skip
     (folder / "r.yaml").write_text(json.dumps(recipe))
-    command = [
-        sys.executable,
-        "-m",
-        "curation",
-        "run",
-        "r.yaml",
-        "--output",
-        output,
-        "--json",
-        "--quiet",
-    ]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = curation("run", "r.yaml", "--output", output, "--json", "--quiet", cwd=folder)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -67,22 +56,16 @@ def test_a_filter_of_ten_lines_is_counted_and_sampled(tmp_path: Path) -> None:
     [stage] = stats["stages"]
     assert stage["name"] == "Shouting"
     assert stage["dropped"] == {"shouting": {"documents": 1, "words": 3, "bytes": 13}}
-    what = [sys.executable, "-m", "curation"]
-    found = subprocess.run(
-        [*what, "whatif", "r", "--set", "Shouting.max_upper=0.99", "--json"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    found = curation("whatif", "r", "--set", "Shouting.max_upper=0.99", "--json", cwd=tmp_path)
     assert json.loads(found.stdout)["after"]["kept"]["documents"] == 2
-    verified = subprocess.run([*what, "verify", "r", "--replay", "2"], cwd=tmp_path, check=False)
-    assert verified.returncode == 0
+    assert curation("verify", "r", "--replay", "2", cwd=tmp_path).returncode == 0
 
 
 def test_an_edited_filter_is_another_filter(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SHOUTING)
     run_recipe(tmp_path, [{"mine:Shouting": {}}], ["A", "b"], "r")
     (tmp_path / "mine.py").write_text(SHOUTING.replace("isupper", "islower"))
-    command = [sys.executable, "-m", "curation", "run", "r.yaml", "--output", "r"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = curation("run", "r.yaml", "--output", "r", cwd=tmp_path)
     assert done.returncode == 2 and "holds another run" in done.stderr
 
 
@@ -124,8 +107,7 @@ def test_a_broken_filter_is_said_before_any_work(tmp_path: Path, code: str, mess
     recipe = {"kind": "documents", "name": "mine", "stages": [{"mine:Shouting": {}}],
               "input": {"kind": "jsonl", "paths": ["x.jsonl"]}}  # fmt: skip
     (tmp_path / "r.yaml").write_text(json.dumps(recipe))
-    command = [sys.executable, "-m", "curation", "run", "r.yaml", "--output", "r"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = curation("run", "r.yaml", "--output", "r", cwd=tmp_path)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1 and message in done.stderr
     assert not (tmp_path / "r").exists()
@@ -159,8 +141,7 @@ def test_a_signal_of_another_type_later_is_one_clear_error(tmp_path: Path) -> No
     (tmp_path / "r.yaml").write_text(json.dumps(recipe))
 
     def ends(output: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "curation", "run", "r.yaml", "--quiet", "--output", output]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return curation("run", "r.yaml", "--quiet", "--output", output, cwd=tmp_path)
 
     done = ends("a")
     assert done.returncode == 1
@@ -187,8 +168,7 @@ def test_a_run_can_be_looked_at_after_its_filter_has_changed(tmp_path: Path) -> 
     (tmp_path / "mine.py").write_text(SHOUTING + "# a remark\n")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    command = [sys.executable, "-m", "curation", "stats", "../r", "--json"]
-    done = subprocess.run(command, cwd=elsewhere, capture_output=True, text=True, check=True)
+    done = curation("stats", "../r", "--json", cwd=elsewhere)
     found = json.loads(done.stdout)
     assert found["stages"] == before["stages"] and found["output"] == before["output"]
 
@@ -216,6 +196,5 @@ def test_a_small_run_in_which_too_much_fails_says_so(tmp_path: Path) -> None:
     recipe = {"kind": "documents", "name": "mine", "stages": [{"mine:Shouting": {}}],
               "input": {"kind": "jsonl", "paths": ["x.jsonl"]}}  # fmt: skip
     (tmp_path / "r.yaml").write_text(json.dumps(recipe))
-    command = [sys.executable, "-m", "curation", "run", "r.yaml", "--output", "r", "--quiet"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = curation("run", "r.yaml", "--output", "r", "--quiet", cwd=tmp_path)
     assert done.stderr == "curation: 1 of 2 documents failed: ZeroDivisionError\n"

@@ -1,7 +1,9 @@
 """A process that has imported everything and runs commands in forks, with planned deaths.
 
 What may live here: `Zygote`, for tests that need many runs of the command line in processes of
-their own, and the one place where such a run is made to die. Run as a script, it is the server.
+their own, `curation`, which is one of them, and the one place where such a run is made to die. What
+a test says of the start and the end of the process itself wants a process from scratch instead. Run
+as a script, it is the server.
 
 A run dies by SIGKILL at its n-th *point*: just before or just after a file of the run gets its
 name. Those are all the moments that matter: nothing else that a task does can be seen by another.
@@ -14,7 +16,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,20 +41,38 @@ class Zygote:
         """Exit status of a command (-9 for a planned death); `die_at` counts points from 1."""
         return int(self._ask(arguments, die_at)["status"])
 
+    def done(self, arguments: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+        """What a command prints, and its exit status."""
+        with tempfile.TemporaryDirectory() as place:
+            out, err = (os.path.join(place, name) for name in ("out", "err"))
+            status = self._ask(arguments, 0, str(cwd), out, err)["status"]
+            texts = [Path(file).read_text() for file in (out, err)]
+        return subprocess.CompletedProcess(arguments, int(status), *texts)
+
     def points(self, arguments: Sequence[str]) -> list[str]:
         """The points of an undisturbed command: `before` or `after`, and which file."""
         answer = self._ask(arguments, 0)
         assert answer["status"] == 0
         return list(answer["points"])
 
-    def _ask(self, arguments: Sequence[str], die_at: int) -> dict[str, Any]:
+    def _ask(self, arguments: Sequence[str], die_at: int, *place: str) -> dict[str, Any]:
         assert self._server.stdin and self._server.stdout
-        print(json.dumps([list(arguments), die_at]), file=self._server.stdin, flush=True)
+        print(json.dumps([list(arguments), die_at, place]), file=self._server.stdin, flush=True)
         answer: dict[str, Any] = json.loads(self._server.stdout.readline())
         return answer
 
     def close(self) -> None:
         self._server.communicate(timeout=30)
+
+
+@cache
+def _common() -> Zygote:
+    return Zygote()
+
+
+def curation(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """What a command of the command line gives, in a fork of the tests' common process."""
+    return _common().done([str(argument) for argument in arguments], cwd)
 
 
 def _serve() -> None:
@@ -66,26 +88,40 @@ def _serve() -> None:
     curation.stages.STAGES["gopher_quality"]().score(words)
 
     for line in sys.stdin:
-        arguments, die_at = json.loads(line)
+        arguments, die_at, place = json.loads(line)
         readable, writable = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(readable)
-            os.dup2(os.open(os.devnull, os.O_RDWR), 1)
-            os.dup2(1, 0)
+            _settle(*place)
             _count_points(die_at, writable)
             from curation.cli import main
 
             status = 70
             try:
                 status = main(arguments)
+            except SystemExit as end:
+                status = int(end.code or 0)
             finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
                 os._exit(status)
         os.close(writable)
         with os.fdopen(readable) as pipe:
             points = pipe.read().splitlines()
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         print(json.dumps({"status": status, "points": points}), flush=True)
+
+
+def _settle(cwd: str | None = None, out: str = os.devnull, err: str | None = None) -> None:
+    """Where a command runs, and where what it prints goes; without `err` on our own stderr."""
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    for number, file in ((1, out), (2, err)):
+        if file is not None:
+            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)
+    if cwd is not None:
+        os.chdir(cwd)
+        sys.path[0] = ""  # as `python -m` has it
 
 
 def _count_points(die_at: int, report: int) -> None:
