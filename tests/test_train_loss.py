@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.ranks import run_ranks
+from training import loss
 from training.layout import IGNORED
 from training.loss import linear_cross_entropy, plain
 
@@ -226,6 +227,28 @@ class Products(TorchDispatchMode):
         sizes = [x.numel() for x in every if isinstance(x, Tensor)]
         self.largest = max([self.largest, *sizes])
         return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    tokens=st.integers(1, 6),
+    entries=st.integers(0, 9),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+    seed=st.integers(0, 1 << 30),
+)
+def test_slopes_are_the_same_in_the_form_that_is_compiled(
+    tokens: int, entries: int, dtype: torch.dtype, seed: int
+) -> None:
+    """With labels that are not among these columns, as other ranks have, and ignored ones."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(tokens, entries, generator=generator)
+    own = (torch.rand(tokens, generator=generator) < 0.6) & (entries > 0)
+    index = torch.randint(0, max(entries, 1), (tokens,), generator=generator)
+    scale = torch.rand(tokens, generator=generator) * own
+    lse = logits.logsumexp(1) if entries else torch.zeros(tokens)
+    expected = loss._slopes(logits.clone(), lse, index, own, scale, dtype)
+    found = loss._slopes_at_once(logits, lse, index, own, scale, dtype)
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.gpu

@@ -87,7 +87,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
         d_weight = weight.new_zeros(weight.shape, dtype=torch.float32) if wanted[1] else None
         each = hidden.new_empty(len(hidden), dtype=torch.float32)
         squares = torch.zeros_like(each)
-        sums, slopes = (_kernel(function, how.compiled) for function in (_sums, _slopes))
+        sums, slopes = _sums, _slopes
+        if how.compiled:
+            sums, slopes = _compiled(_sums), _compiled(_slopes_at_once)
         for begin in range(0, len(hidden), how.chunk):
             part = slice(begin, begin + how.chunk)
             valid = labels[part] != IGNORED
@@ -170,8 +172,14 @@ def _slopes(
     return slopes.to(dtype)
 
 
-def _kernel(function: Callable[..., Tensor], compiled: bool) -> Callable[..., Tensor]:
-    return _compiled(function) if compiled else function
+def _slopes_at_once(
+    logits: Tensor, lse: Tensor, index: Tensor, own: Tensor, scale: Tensor, dtype: torch.dtype
+) -> Tensor:
+    """The same without scattering, which would take compiled code a second pass over fp32."""
+    columns = torch.arange(logits.shape[1], device=logits.device)
+    label = (columns == index[:, None]) & own[:, None]
+    softmax = (logits.float() - lse[:, None]).exp() * scale[:, None]
+    return (softmax - label.float()).to(dtype)
 
 
 @cache

@@ -13,12 +13,15 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+_LARGE = 1 << 20  # bytes: such memory has its pages for itself (glibc maps it)
+_PORTABLE = 1  # cudaHostRegisterPortable
+
 
 class Staging:
     """Copies of one tree of tensors after another, all in the same room."""
 
     def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
+        self._device, self._cuda = device, device.type == "cuda"
         self._stream = torch.cuda.Stream(device) if self._cuda else None  # type: ignore[no-untyped-call]
         self._copied: torch.cuda.Event | None = None
         self._settled = True
@@ -31,10 +34,24 @@ class Staging:
         if not isinstance(tensors, Tensor):
             return tensors
         own = local(tensors)
-        empty = torch.empty(own.shape, dtype=own.dtype, pin_memory=self._cuda)
+        empty = self._empty(own.shape, own.dtype)
         if isinstance(tensors, DTensor):
             return DTensor(empty, tensors._spec, requires_grad=False)  # type: ignore[no-untyped-call]
         return empty
+
+    def _empty(self, shape: torch.Size, dtype: torch.dtype) -> Tensor:
+        """Page-locked where there is a GPU. To allocate it so holds up the kernels that the steps
+        launch meanwhile, for as long as the system takes to find the pages: large tensors get
+        theirs before they are locked."""
+        if not self._cuda:
+            return torch.empty(shape, dtype=dtype)
+        with torch.cuda.device(self._device):  # of this thread
+            if shape.numel() * dtype.itemsize < _LARGE:
+                return torch.empty(shape, dtype=dtype, pin_memory=True)
+            empty = torch.empty(shape, dtype=dtype).zero_()
+            library: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+            library.cudaHostRegister(empty.data_ptr(), empty.nbytes, _PORTABLE)
+        return empty  # where it could not be locked, copies take longer
 
     def copy(self, tensors: Any, room: Any) -> None:
         """Copies to the room, maybe later than this returns."""
