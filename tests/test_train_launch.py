@@ -162,6 +162,16 @@ def test_a_knob_that_is_wrong_is_named_once(toy_manifest: Path, tmp_path: Path) 
         launch._check(own, Manifest.load(toy_manifest), 1)
 
 
+def test_a_missing_package_is_said_before_anything_is_made(
+    toy_manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = config(toy_manifest, tmp_path / "run", "log.tensorboard=true")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"^log\.tensorboard: .* is not installed$"):
+        launch._check(own, Manifest.load(toy_manifest), 1)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("override", "said"),
     [

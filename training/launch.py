@@ -112,10 +112,12 @@ def _check(config: Config, manifest: Manifest, ranks: int, dry: bool = False) ->
     from training import run, world
     from training.data.consumption import refuse_repetition
     from training.data.files import Check
+    from training.metrics import check_packages
     from training.model import Shape
     from training.objectives import Objective
     from training.plan import batches_of
 
+    check_packages(config.log)
     run.check_run(config, manifest)
     world.divide(config, ranks)
     objective = Objective(config.objective, manifest.tokenizer, config.seed)

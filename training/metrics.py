@@ -54,18 +54,23 @@ def read(run: Path, name: str) -> list[dict[str, Any]]:
     return found
 
 
+def check_packages(log: knobs.Log) -> None:
+    """Raises ConfigError where a package is missing that a knob wants."""
+    for knob, wanted, package in (
+        ("tensorboard", log.tensorboard, "tensorboard"),
+        ("wandb", log.wandb is not None, "wandb"),
+    ):
+        if wanted and importlib.util.find_spec(package) is None:
+            raise ConfigError(f"log.{knob}: the package {package} is not installed")
+
+
 class Metrics:
     """Writes the files of a run; nothing on ranks other than 0. Raises ConfigError, on all ranks,
     where a package is missing that a knob wants."""
 
     def __init__(self, run: Path, log: knobs.Log, first: bool) -> None:
         self.run, self.knobs, self.first = run, log, first
-        for knob, wanted, package in (
-            ("tensorboard", log.tensorboard, "tensorboard"),
-            ("wandb", log.wandb is not None, "wandb"),
-        ):
-            if wanted and importlib.util.find_spec(package) is None:
-                raise ConfigError(f"log.{knob}: the package {package} is not installed")
+        check_packages(log)
         self._files: dict[str, BinaryIO] = {}
         self._drawn, self._live = 0.0, False
         self._plots: subprocess.Popen[bytes] | None = None
