@@ -54,7 +54,7 @@ _ATTRIBUTE = re.compile(
     rb"[ \t\n\f\r/]*([^ \t\n\f\r/>][^ \t\n\f\r/>=]*)"
     rb'(?:=(?:"([^"]*)"|([^" \t\n\f\r>][^ \t\n\f\r>]*)?))?'
 )
-_SCRIPT_MARK = re.compile(rb"<!-(?=-)|-->|<(/?)script[ \t\n\f\r/>]", re.IGNORECASE)
+_SCRIPT_MARK = re.compile(rb"<!(?=--)|-->|<(/?)script[ \t\n\f\r/>]", re.IGNORECASE)
 _HINT_WORD = re.compile(rb"[A-Z]*[a-z]+|[A-Z]+")
 _HIDING = (b"display:none", b"visibility:hidden")
 _INTEGER = re.compile(rb"[ \t\n\f\r]*([+-]?[0-9]{1,9})")
@@ -63,6 +63,10 @@ _INTEGER = re.compile(rb"[ \t\n\f\r]*([+-]?[0-9]{1,9})")
 def scan(source: bytes) -> Page:
     """The page of serialised HTML in UTF-8."""
     return _Scan(source).page()
+
+
+#: Names of attributes, and the bytes [start, stop) of the source that are their values.
+_Attributes = list[tuple[bytes, tuple[int, int]]]
 
 
 class _Scan:
@@ -108,8 +112,7 @@ class _Scan:
         """Passes a tag, a comment or a run of text."""
         kind, tag, attributes = self._markup()
         if kind == "text":
-            end = self.source.find(b"<", self.at + 1)
-            end = len(self.source) if end < 0 else end
+            end = self._text_end(self.at + 1)
             self._read(self.source[self.at : end], raw=False)
             self.at = end
         elif kind == "start":
@@ -117,7 +120,7 @@ class _Scan:
         elif kind == "end":
             self._close(tag)
 
-    def _markup(self) -> tuple[str, int, dict[bytes, tuple[int, int]]]:
+    def _markup(self) -> tuple[str, int, _Attributes]:
         """Passes a tag or a comment, if there is one: its kind, and of tags the number; of
         attributes the bytes of their values."""
         source, at = self.source, self.at
@@ -125,16 +128,16 @@ class _Scan:
         if follows in (b"!", b"?"):
             comment = source.startswith(b"<!--", at)
             self._pass(b"-->" if comment else b">", at + 4 if comment else at + 2)
-            return "comment", 0, {}
+            return "comment", 0, []
         if follows == b"/":
             name = _name(source, at + 2)
             self._pass(b">", at + 2 + len(name))
-            return "end", _tag(name), {}
+            return "end", _tag(name), []
         if not follows.isalpha():
-            return "text", 0, {}
+            return "text", 0, []
         name = _name(source, at + 1)
         at += 1 + len(name)
-        attributes = {}
+        attributes = []
         while match := _ATTRIBUTE.match(source, at):
             at = match.end()
             if source[at - 1 : at + 1] == b'="':  # a quote that is never closed
@@ -142,10 +145,14 @@ class _Scan:
                 break
             value = 2 if match[2] is not None else 3
             span = match.span(value) if match[value] is not None else (at, at)
-            attributes[match[1]] = span
+            attributes.append((match[1], span))
         self.at = at
         self._pass(b">", at)
         return "start", _tag(name), attributes
+
+    def _text_end(self, start: int) -> int:
+        found = self.source.find(b"<", start)
+        return len(self.source) if found < 0 else found
 
     def _pass(self, mark: bytes, start: int) -> None:
         found = self.source.find(mark, start)
@@ -175,7 +182,7 @@ class _Scan:
         while match := _SCRIPT_MARK.search(self.source, at):
             at = match.end()
             mark = match[0]
-            if mark == b"<!-":
+            if mark == b"<!":
                 escaped = True
             elif mark == b"-->":
                 escaped = twice = False
@@ -185,10 +192,9 @@ class _Scan:
                 twice = False
             else:
                 return match.start()
-            at -= match[1] is not None  # the character after the name may begin a mark
         return -1
 
-    def _start(self, tag: int, attributes: dict[bytes, tuple[int, int]]) -> None:
+    def _start(self, tag: int, attributes: _Attributes) -> None:
         if tag in SKIPPED or (tag not in (TAG["html"], TAG["body"]) and self._hides(attributes)):
             if tag not in VOID:
                 self._skip(tag)
@@ -209,39 +215,34 @@ class _Scan:
         if outer in RAW:
             self._raw_end(outer)
             return
+        if outer == TAG["title"]:
+            self._read_title()
         depth = 1
         while depth and self.at < len(self.source):
             kind, tag, _ = self._markup()
             if kind == "text":
-                begin = self.at
-                self._pass(b"<", begin + 1)
-                self.at -= self.at < len(self.source) or self.source[-1:] == b"<"
+                self.at = self._text_end(self.at + 1)
             elif kind == "end" and tag not in VOID:
                 depth -= 1
             elif kind == "start" and tag in RAW:
                 self._raw_end(tag)
             elif kind == "start" and tag not in VOID:
                 depth += 1
-                if tag == TAG["title"] and outer == TAG["head"] and not self.text:
-                    end = self.source.find(b"<", self.at)
-                    end = len(self.source) if end < 0 else end
-                    self._read_title(self.source[self.at : end])
+                if tag == TAG["title"] and outer == TAG["head"]:
+                    self._read_title()
 
-    def _hides(self, attributes: dict[bytes, tuple[int, int]]) -> bool:
-        if b"hidden" in attributes:
-            return True
-        if self._value(attributes, b"aria-hidden").lower() == b"true":
-            return True
-        style = b"".join(self._value(attributes, b"style").lower().split())
-        return any(hiding in style for hiding in _HIDING)
-
-    def _value(self, attributes: dict[bytes, tuple[int, int]], name: bytes) -> bytes:
-        start, stop = attributes.get(name, (0, 0))
-        return self.source[start:stop]
+    def _hides(self, attributes: _Attributes) -> bool:
+        for name, (start, stop) in attributes:
+            value = self.source[start:stop].lower()
+            if name == b"hidden" or (name == b"aria-hidden" and value == b"true"):
+                return True
+            if name == b"style" and any(mark in b"".join(value.split()) for mark in _HIDING):
+                return True
+        return False
 
     # --- elements -------------------------------------------------------------------------------
 
-    def _open(self, tag: int, attributes: dict[bytes, tuple[int, int]]) -> None:
+    def _open(self, tag: int, attributes: _Attributes) -> None:
         if tag in BORDERS:
             self._border()
         index, outer = len(self.elements), self.elements[self.here]
@@ -253,14 +254,14 @@ class _Scan:
         element["kind"] = KINDS.get(tag, outer["kind"])
         if tag in BORDERS:
             element["border"] = index
-        name = TAGS[tag]
+        name, found = TAGS[tag], dict(attributes)
         if re.fullmatch("h[1-6]", name):
             element["level"] = int(name[1])
         elif name in ("ul", "ol", "dl", "menu", "dir"):
             element["lists"] += 1
             if name == "ol":
-                start = _INTEGER.match(self._value(attributes, b"start"))
-                element["counted"] = int(start[1]) - 1 if start else 0
+                first = _INTEGER.match(self.source[slice(*found.get(b"start", (0, 0)))])
+                element["counted"] = int(first[1]) - 1 if first else 0
         elif name == "blockquote":
             element["quotes"] += 1
         elif name in ("li", "dt", "dd"):
@@ -281,14 +282,14 @@ class _Scan:
             if outer["tag"] == TAG["tr"]:
                 element["column"] = outer["counted"]
                 outer["counted"] += 1
-        elif name == "a" and b"href" in attributes:
-            element["href"], element["href_stop"] = attributes[b"href"]
+        elif name == "a" and b"href" in found:
+            element["href"], element["href_stop"] = found[b"href"]
         element["hints"] = len(self.hints)
         words = [
             word_hash(word.lower())
-            for attribute in attributes
+            for attribute, (start, stop) in attributes
             if attribute.decode("latin-1") in HINTED
-            for word in _HINT_WORD.findall(self._value(attributes, attribute))
+            for word in _HINT_WORD.findall(self.source[start:stop])
             if len(word) > 1
         ]
         self.hints += words[:MOST_HINTS]
@@ -406,7 +407,11 @@ class _Scan:
         elif not flags & CLOSING:
             block["ends"] = 0
 
-    def _read_title(self, run: bytes) -> None:
+    def _read_title(self) -> None:
+        """Takes the text that begins here as the page's title, unless text was read before."""
+        if self.text:
+            return
+        run = self.source[self.at : self._text_end(self.at)]
         is_space = self.classes & (1 << CLASS_BITS) - 1 == SPACE
         title = "".join(" " if is_space[ord(c)] else c for c in _meaning(run, raw=False))
         self.text += " ".join(filter(None, title.split(" "))).encode()
