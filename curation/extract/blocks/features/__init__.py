@@ -83,11 +83,9 @@ def features(page: Page, weights: Weights) -> NDArray[np.float32]:
     out = np.zeros((len(page.blocks), len(NAMES)), np.float32)
     if len(out):
         records = _matrix(page.elements), _matrix(page.blocks)
-        kernels.features(
-            *records, page.hints, page.text, *opening_words(page), *weights, out
-        )
+        kernels.features(*records, page.hints, page.text, *opening_words(page), *weights, out)
     return out
 
 
 def _matrix(records: NDArray[np.void]) -> NDArray[np.int32]:
-    return records.view(np.int32).reshape(len(records), -1)
+    return records.view(np.int32).reshape(len(records), len(records.dtype.names or ()))

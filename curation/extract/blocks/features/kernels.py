@@ -17,7 +17,18 @@ from curation.text.cache import inline, kernel
 E_PARENT, E_DEPTH, E_TAG, E_FIRST, E_STOP, E_HINTS, E_HINTS_STOP, E_ANCESTORS, E_KIND, E_LEVEL = (
     (ELEMENT.names or ()).index(name)
     for name in (
-        "parent depth tag first stop hints hints_stop ancestors kind level".split()
+        [
+            "parent",
+            "depth",
+            "tag",
+            "first",
+            "stop",
+            "hints",
+            "hints_stop",
+            "ancestors",
+            "kind",
+            "level",
+        ]
     )
 )
 E_LISTS = (ELEMENT.names or ()).index("lists")
@@ -197,7 +208,11 @@ def features(
     # Elements: scores of their hints, and how many brothers look the same.
     kind = np.zeros(m, np.uint64)
     own, path, greatest, least, nearest = (
-        np.zeros(m), np.zeros(m), np.zeros(m), np.zeros(m), np.zeros(m),
+        np.zeros(m),
+        np.zeros(m),
+        np.zeros(m),
+        np.zeros(m),
+        np.zeros(m),
     )
     half = 0
     keys = np.zeros(table_size(m), np.uint64)
