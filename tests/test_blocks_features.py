@@ -22,27 +22,7 @@ WEIGHTS = Weights(
     RANDOM.integers(-8, 8, 64).astype(np.float32) / 4,
     RANDOM.integers(-8, 8, 128).astype(np.float32) / 4,
 )
-TAGS = [
-    "p",
-    "div",
-    "div",
-    "li",
-    "ul",
-    "ol",
-    "h1",
-    "h2",
-    "section",
-    "article",
-    "nav",
-    "footer",
-    "table",
-    "tr",
-    "td",
-    "a",
-    "span",
-    "figure",
-    "pre",
-]
+TAGS = "p div li ul ol h1 h2 section article nav footer table tr td a span figure pre".split()  # noqa: SIM905
 HINTS = ["", ' class="post body"', ' class="menu"', ' id="x nav-2"', ' href="/a" class="more"']
 TEXTS = [
     *("word ", "Two words. ", "One, two, three; and a sentence that goes on for longer. ", "«a» "),
@@ -133,6 +113,6 @@ def test_kernel_and_reference_agree_on_real_pages(shared_data: Path) -> None:
     files = sorted((shared_data / "html_extraction/trafilatura-eval/html").glob("*.gz"))
     sizes = sorted((file.stat().st_size, file) for file in files)
     for _, file in sizes[:200:10]:
-        page = page_of(decode(gzip.open(file).read()).text)
+        page = page_of(decode(gzip.decompress(file.read_bytes())).text)
         if len(page.blocks) < 250:
             assert_same(page)

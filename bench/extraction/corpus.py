@@ -161,13 +161,13 @@ def _pages(data: Path) -> Iterator[tuple[str, str, str, Any]]:
         if folder.is_dir():
             expected = _read(folder / "expected.html.gz")
             yield f"read:{folder.name}", "", _read(folder / "source.html.gz"), expected
-    lines = gzip.open(data / "webmainbench-sample/sample.jsonl.gz").read().splitlines()
+    lines = _read(data / "webmainbench-sample/sample.jsonl.gz").splitlines()
     for record in map(json.loads, lines):
         yield f"wmb:{record['id']}", record["url"], record["html"], record["groundtruth_content"]
 
 
 def _read(path: Path) -> str:
-    return decode(gzip.open(path).read()).text
+    return decode(gzip.decompress(path.read_bytes())).text
 
 
 def _site(name: str, address: str, html: str) -> str:

@@ -14,24 +14,18 @@ import numpy as np
 from curation.extract.blocks.page import ANCESTORS, BLOCK, ELEMENT
 from curation.text.cache import inline, kernel
 
-E_PARENT, E_DEPTH, E_TAG, E_FIRST, E_STOP, E_HINTS, E_HINTS_STOP, E_ANCESTORS, E_KIND, E_LEVEL = (
-    (ELEMENT.names or ()).index(name)
-    for name in (
-        [
-            "parent",
-            "depth",
-            "tag",
-            "first",
-            "stop",
-            "hints",
-            "hints_stop",
-            "ancestors",
-            "kind",
-            "level",
-        ]
-    )
-)
-E_LISTS = (ELEMENT.names or ()).index("lists")
+_element = (ELEMENT.names or ()).index
+E_PARENT = _element("parent")
+E_DEPTH = _element("depth")
+E_TAG = _element("tag")
+E_FIRST = _element("first")
+E_STOP = _element("stop")
+E_HINTS = _element("hints")
+E_HINTS_STOP = _element("hints_stop")
+E_ANCESTORS = _element("ancestors")
+E_KIND = _element("kind")
+E_LEVEL = _element("level")
+E_LISTS = _element("lists")
 (
     B_START,
     B_STOP,
@@ -238,26 +232,35 @@ def features(
 
     # Containers: the elements around a block that each hold more blocks than the one before. The
     # best is voted for by the prose of the blocks, and less so from further in.
+    outer = np.zeros(m, np.int64)
+    for e in range(1, m):
+        p = elements[e, E_PARENT]
+        more = (
+            elements[p, E_STOP] - elements[p, E_FIRST] > elements[e, E_STOP] - elements[e, E_FIRST]
+        )
+        outer[e] = p if more else outer[p]
     chain = np.zeros((n, LEVELS + 1), np.int64)
     votes = np.zeros(m)
     for i in range(n):
-        e = np.int64(blocks[i, B_ELEMENT])
-        for level in range(LEVELS + 1):
-            chain[i, level] = e
-            if level:
-                votes[e] += (prose[i + 1] - prose[i]) / level
-            size = elements[e, E_STOP] - elements[e, E_FIRST]
-            while elements[e, E_PARENT] >= 0 and elements[e, E_STOP] - elements[e, E_FIRST] == size:
-                e = np.int64(elements[e, E_PARENT])
+        chain[i, 0] = blocks[i, B_ELEMENT]
+        for level in range(1, LEVELS + 1):
+            chain[i, level] = outer[chain[i, level - 1]]
+            votes[chain[i, level]] += (prose[i + 1] - prose[i]) / level
     best = 0
     for e in range(m):
         if votes[e] > votes[best]:
             best = e
-    around = np.zeros(m, np.bool_)
-    e = np.int64(best)
-    while e >= 0:
-        around[e] = True
-        e = np.int64(elements[e, E_PARENT])
+
+    # From every element up to the nearest that is around the best container: steps, and which.
+    climb, meeting = np.full(m, -1, np.int64), np.zeros(m, np.int64)
+    up = best
+    while up >= 0:
+        climb[up], meeting[up] = 0, up
+        up = elements[up, E_PARENT]
+    for e in range(1, m):
+        if climb[e] < 0:
+            p = elements[e, E_PARENT]
+            climb[e], meeting[e] = climb[p] + 1, meeting[p]
 
     # Groups: blocks of elements that look the same, in parents that do, and in the same parent.
     group = np.zeros((n, 2), np.int64)
@@ -287,17 +290,17 @@ def features(
         like = overlap[i] * min(1.0, blocks[i, B_WORDS] / 4) * (1.5 if level else 1.0)
         if like > likeness:
             likeness, titled = like, i
-    distance = np.int64(FAR)
+    distance = FAR
     for i in range(n - 1, -1, -1):
         until[i] = distance
-        distance = np.int64(1) if prose[i + 1] > prose[i] else min(np.int64(FAR), distance + 1)
+        distance = 1 if prose[i + 1] > prose[i] else min(FAR, distance + 1)
 
-    since, heading = np.int64(FAR), np.int64(-1)
+    since, heading = FAR, -1
     best_first, best_stop = elements[best, E_FIRST], elements[best, E_STOP]
     half_first, half_stop = elements[half, E_FIRST], elements[half, E_STOP]
     for i in range(n):
         row = out[i]
-        e, leaf = np.int64(blocks[i, B_ELEMENT]), np.int64(blocks[i, B_LEAF])
+        here, leaf = blocks[i, B_ELEMENT], blocks[i, B_LEAF]
         c, w = max(1, blocks[i, B_CHARACTERS]), max(1, blocks[i, B_WORDS])
         letters = max(1, blocks[i, B_LETTERS])
         mine = prose[i + 1] - prose[i]
@@ -319,14 +322,14 @@ def features(
         row[14] = blocks[i, B_BREAKS]
         row[15] = text[blocks[i, B_START]]
         # place
-        bits = elements[e, E_ANCESTORS]
-        row[16] = elements[e, E_TAG]
+        bits = elements[here, E_ANCESTORS]
+        row[16] = elements[here, E_TAG]
         row[17] = elements[leaf, E_TAG]
-        row[18] = elements[max(0, elements[e, E_PARENT]), E_TAG]
-        row[19] = elements[e, E_KIND]
-        row[20] = elements[e, E_LEVEL]
-        row[21] = elements[e, E_DEPTH]
-        row[22] = elements[e, E_LISTS]
+        row[18] = elements[max(0, elements[here, E_PARENT]), E_TAG]
+        row[19] = elements[here, E_KIND]
+        row[20] = elements[here, E_LEVEL]
+        row[21] = elements[here, E_DEPTH]
+        row[22] = elements[here, E_LISTS]
         row[23] = (bits & ARTICLE) != 0
         row[24] = (bits & MARGINAL) != 0
         row[25] = (bits & INSIDE[0]) != 0
@@ -337,7 +340,7 @@ def features(
         row[29] = greatest[leaf]
         row[30] = least[leaf]
         row[31] = nearest[leaf]
-        row[32] = own[e]
+        row[32] = own[here]
         row[33] = path[leaf] - path[chain[i, 2]]
         row[34] = score[i]
         row[35] = overlap[i]
@@ -363,7 +366,7 @@ def features(
             row[k + 6] = clip(alike[place[a]])
             row[k + 7] = (i - first) / (stop - first)
             k += 8
-        row[k] = clip(alike[place[e]])
+        row[k] = clip(alike[place[here]])
         k += 1
         # groups
         for which in range(2):
@@ -375,17 +378,12 @@ def features(
             row[k + 4] = those[4] / those[0]
             k += 5
         # best and half
-        climb = 0
-        meeting = e
-        while not around[meeting]:
-            meeting = np.int64(elements[meeting, E_PARENT])
-            climb += 1
         row[k] = best_first <= i < best_stop
         row[k + 1] = (i - best_first) / max(1, best_stop - best_first)
         row[k + 2] = clip(i - best_first)
         row[k + 3] = clip(best_stop - 1 - i)
-        row[k + 4] = climb
-        row[k + 5] = elements[best, E_DEPTH] - elements[meeting, E_DEPTH]
+        row[k + 4] = climb[here]
+        row[k + 5] = elements[best, E_DEPTH] - elements[meeting[here], E_DEPTH]
         row[k + 6] = (prose[best_stop] - prose[best_first]) / all_prose
         row[k + 7] = path[best]
         row[k + 8] = half_first <= i < half_stop
@@ -428,6 +426,6 @@ def features(
                 row[k + 5] = score[j]
                 row[k + 6] = chain[j, 1] == chain[i, 1]
             k += 7
-        if elements[e, E_LEVEL]:
-            heading = np.int64(i)
-        since = np.int64(1) if mine > 0 else min(np.int64(FAR), since + 1)
+        if elements[here, E_LEVEL]:
+            heading = i
+        since = 1 if mine > 0 else min(FAR, since + 1)
