@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from curation.extract.blocks import features as blocks_features
 from curation.extract.blocks.ensemble import Ensemble, rounded_down
 from curation.extract.blocks.features import NAMES, Weights
 from curation.extract.blocks.features.reference import pair, slot
+from curation.extract.blocks.model import FILE, Model
 
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
@@ -60,23 +60,6 @@ PARAMETERS = {
     "num_threads": 1,
     "verbose": -1,
 }
-
-
-@dataclass(frozen=True)
-class Model:
-    """The weights of words, and the trees; the probability of a block is that it is to be kept."""
-
-    weights: Weights
-    trees: Ensemble
-
-    def probabilities(self, sample: Sample) -> Floats:
-        sums = self.trees.sums(blocks_features.features(sample.page, self.weights))
-        return 1 / (1 + np.exp(-sums))
-
-    def save(self, path: Path) -> None:
-        arrays = self.trees.arrays("trees_")
-        hints, words = self.weights
-        np.savez_compressed(path, hint_weights=hints, word_weights=words, **arrays)  # type: ignore[arg-type]
 
 
 class Trainer:
@@ -232,14 +215,13 @@ def ensemble(text: str) -> Ensemble:
 def out_of_fold(trainer: Trainer) -> list[Floats]:
     """The probabilities of every sample's blocks, by the model that has not seen its fold."""
     models = [trainer.fit(fold) for fold in range(FOLDS)]
-    return [models[sample.fold].probabilities(sample) for sample in trainer.samples]
+    return [models[sample.fold].probabilities(sample.page) for sample in trainer.samples]
 
 
 def main() -> None:
-    package = Path(blocks_features.__file__).parents[1]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("data", type=Path)
-    parser.add_argument("model", type=Path, nargs="?", default=package / "model.npz")
+    parser.add_argument("model", type=Path, nargs="?", default=FILE)
     args = parser.parse_args()
     model = Trainer(corpus.load(args.data)).fit()
     model.save(args.model)
