@@ -198,7 +198,7 @@ def test_parameters_of_the_other_engine_are_refused() -> None:
 
 def test_depends_on_the_versions_of_its_libraries() -> None:
     assert set(Extract().depends()) == {"resiliparse"}
-    assert set(Extract(engine="blocks").depends()) == {"selectolax", "characters"}
+    assert set(Extract(engine="blocks").depends()) == {"selectolax", "characters", "model"}
     assert {"trafilatura", "lxml"} < set(Extract(engine="trafilatura").depends())
 
 

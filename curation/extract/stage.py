@@ -5,9 +5,10 @@ What may live here: `Extract` and nothing that touches a single page: that is th
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import metadata
+from importlib import metadata, resources
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -91,9 +92,14 @@ class Extract(Editor):
         return self
 
     def depends(self) -> dict[str, str]:
-        """Versions of the libraries that decide the output; of `blocks` the characters' table."""
+        """Versions of the libraries that decide the output; of `blocks` also the table of
+        characters and the model."""
         versions = {name.lower(): metadata.version(name) for name in _LIBRARIES[self.engine]}
-        return versions | ({"characters": table_version()} if self.engine == "blocks" else {})
+        if self.engine == "blocks":
+            model = (resources.files("curation.extract.blocks") / "model.npz").read_bytes()
+            versions["characters"] = table_version()
+            versions["model"] = hashlib.blake2b(model, digest_size=8).hexdigest()
+        return versions
 
     def memory(self) -> int:
         """Bytes of the child on usual pages (measured: 83 MiB with Resiliparse, 162 MiB with

@@ -98,7 +98,8 @@ def _with_links(page: Page, data: bytes, bounds: list[tuple[int, int]]) -> list[
     texts = []
     for start, stop in bounds:
         first, last = np.searchsorted(links["start"], (start, stop))
-        parts, at = [], start
+        parts: list[str] = []
+        at = start
         for begin, end, href, href_stop in links[first:last].tolist():
             address = unescape(source[href:href_stop].decode("utf-8", "replace")).strip()
             if not address or address.startswith("#") or address.lower().startswith("javascript:"):
