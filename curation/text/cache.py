@@ -28,13 +28,14 @@ _make_array: Any = arrayobj.make_array
 def _digest() -> str:
     """Names what compiled code depends on: the kernels' sources, numba, LLVM and this CPU.
 
-    The sources are those of `curation.text`, whose constants are compiled in, and every file named
-    `kernels.py` in the package: numba itself notices a change of the file that it compiles, but not
-    of the files that this one imports.
+    The sources are those of `curation.text` and of `extract/blocks/page.py`, whose constants are
+    compiled in, and every file named `kernels.py` in the package: numba itself notices a change of
+    the file that it compiles, but not of the files that this one imports.
     """
     here = Path(__file__).parent
     digest = hashlib.blake2b(digest_size=8)
-    for path in sorted({*here.rglob("*.py"), *here.parent.rglob("kernels.py")}):
+    page = here.parent / "extract" / "blocks" / "page.py"
+    for path in sorted({*here.rglob("*.py"), *here.parent.rglob("kernels.py"), page}):
         digest.update(path.read_bytes())
     cpu = (binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
     digest.update(repr((numba.__version__, version("llvmlite"), cpu)).encode())
