@@ -2,14 +2,19 @@
 
 What may live here: `make(directory, ...)`. Documents have lognormal lengths and Zipf tokens, are
 put into rows one after the other (a row's last document is cut at its end), and the shards are the
-order of the rows, sample by sample. `python -m bench.token_set DIR` makes rows of 2,048 tokens.
+order of the rows, sample by sample.
+
+    python -m bench.token_set DIR [--length 2048] [--samples 16384] [--mean 1024] [--poison A:B]
+
+`--poison`: samples A to B - 1 are of uniformly random tokens, which a model finds out: a spike of
+the loss, for the guard.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -42,14 +47,18 @@ def make(
     samples: int = 16_384,
     mean: float = 1024,
     seed: int = 20,
+    poison: range = range(0),
 ) -> Manifest:
-    """Writes it and gives its manifest. `mean`: tokens of a document; rows are full."""
+    """Writes it and gives its manifest. `mean`: tokens of a document; rows are full; `poison`:
+    samples whose tokens are uniformly random."""
     packed, held = (
         _rows(length, vocab, count, mean, seed + n) for n, count in ((0, rows), (1, 64))
     )
     parts = parts_of([1.0], [1.0])
     order = Order(seed, [NAME], [rows], [Deal(0, parts)])
     shard = packed.take(order.locate(np.arange(samples))[2])
+    for sample in poison:
+        shard.tokens[sample] = np.random.default_rng([seed, sample]).integers(0, vocab - 2, length)
     recipe = {"kind": "tokens", "name": "made-up", "seed": seed}
     manifest = Manifest(
         name="made-up",
@@ -138,5 +147,18 @@ def _tokenizer(directory: Path, vocab: int) -> Tokenizer:
 
 
 if __name__ == "__main__":
-    made = make(Path(sys.argv[1]))
-    print(f"{made.samples:,} samples of {made.sequence_length:,} tokens in {sys.argv[1]}")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--length", type=int, default=2048)
+    parser.add_argument("--samples", type=int, default=16_384)
+    parser.add_argument("--mean", type=float, default=1024)
+    parser.add_argument("--poison", default="0:0", metavar="A:B")
+    given = parser.parse_args()
+    made = make(
+        given.directory,
+        length=given.length,
+        samples=given.samples,
+        mean=given.mean,
+        poison=range(*map(int, given.poison.split(":"))),
+    )
+    print(f"{made.samples:,} samples of {made.sequence_length:,} tokens in {given.directory}")
