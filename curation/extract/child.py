@@ -56,7 +56,8 @@ class Outcome(NamedTuple):
     """What became of a page: its text in UTF-8, or the class of its failure.
 
     `encoding`, `source` and `replaced` as in `decode.Decoded`; `sanitised` counts characters that
-    cleaning changed. Failures: `too_large`, `too_deep`, `too_many_tags`, `undecodable`,
+    cleaning changed; `title` and `date` (YYYY-MM-DD) are the page's own, from engines that tell
+    them. Failures: `too_large`, `too_deep`, `too_many_tags`, `undecodable`,
     `extractor_error`, and by the sandbox `crash`, `timeout`, `memory`.
     """
 
@@ -66,6 +67,8 @@ class Outcome(NamedTuple):
     replaced: int | None = None
     sanitised: int | None = None
     failure: str | None = None
+    title: str | None = None
+    date: str | None = None
 
 
 def outcome_of(
@@ -83,11 +86,17 @@ def outcome_of(
         if failure:
             return found._replace(failure=failure)
         try:
-            text = engine(text)
+            made = engine(text)
         except MemoryError:
             raise
         except Exception:
             return found._replace(failure="extractor_error")
+        if isinstance(made, engines.Content):
+            text, title, date = made
+            title = None if title is None else decode.sanitise(title)[0]
+            found = found._replace(title=title, date=date)
+        else:
+            text = made
     text, sanitised = decode.sanitise(text)
     return found._replace(text=text.encode(), sanitised=sanitised)
 

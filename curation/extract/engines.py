@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
-Engine = Callable[..., str]
+
+class Content(NamedTuple):
+    """What an engine gives that tells more of a page than its text; None for what it does not
+    say."""
+
+    text: str
+    title: str | None
+    date: str | None  # of publication: YYYY-MM-DD
+
+
+Engine = Callable[..., str | Content]
 
 
 def resiliparse(
@@ -49,16 +59,20 @@ def blocks(
     markdown: bool = False,
     tables: bool = True,
     links: bool = False,
-) -> str:
+    metadata: bool = False,
+) -> str | Content:
     """This project's own: blocks of text chosen by a learned model; see `curation.extract.blocks`.
 
     A block is kept if its probability of being main content is at least `threshold`: lower for more
     text, higher for surer text. `markdown` marks headings, quotes, code and tables, `links` writes
-    links as in Markdown; without `tables` they are left out.
+    links as in Markdown; without `tables` they are left out. `metadata` gives the page's own title
+    and date along.
     """
-    from curation.extract.blocks.extract import extract
+    from curation.extract.blocks.extract import extract, parse
 
-    return extract(html, threshold=threshold, markdown=markdown, tables=tables, links=links)
+    page, told = parse(html, metadata)
+    text = extract(page, threshold=threshold, markdown=markdown, tables=tables, links=links)
+    return text if told is None else Content(text, *told)
 
 
 def load(name: str) -> Engine:

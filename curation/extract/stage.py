@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import metadata, resources
+from importlib import metadata as distributions
+from importlib import resources
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -27,7 +28,7 @@ from curation.text.characters import table_version
 _OPTIONS = {
     "resiliparse": ("main_content", "alt_texts", "list_bullets"),
     "trafilatura": ("favor_precision",),
-    "blocks": ("threshold", "markdown", "tables", "links"),
+    "blocks": ("threshold", "markdown", "tables", "links", "metadata"),
 }
 #: Distributions whose versions decide the output.
 _LIBRARIES = {
@@ -67,6 +68,8 @@ class Extract(Editor):
     """blocks: keep tables."""
     links: bool = False
     """blocks: write links as in Markdown, with their addresses."""
+    metadata: bool = False
+    """blocks: signals `title` and `date` (YYYY-MM-DD), as the page's markup tells them."""
     max_bytes: int = Field(20_000_000, gt=0)
     """Bytes of a body. Common Crawl cuts at 1 MiB (5 MiB since 2025)."""
     max_tags: int = Field(1_000_000, gt=0)
@@ -94,7 +97,7 @@ class Extract(Editor):
     def depends(self) -> dict[str, str]:
         """Versions of the libraries that decide the output; of `blocks` also the table of
         characters and the model."""
-        versions = {name.lower(): metadata.version(name) for name in _LIBRARIES[self.engine]}
+        versions = {name.lower(): distributions.version(name) for name in _LIBRARIES[self.engine]}
         if self.engine == "blocks":
             model = (resources.files("curation.extract.blocks") / "model.npz").read_bytes()
             versions["characters"] = table_version()
@@ -120,7 +123,7 @@ class Extract(Editor):
                 yield _pages(docs)
 
         for outcomes in self._sandbox().extract_many(pages()):
-            yield _edited(waiting.popleft(), outcomes)
+            yield _edited(waiting.popleft(), outcomes, self.metadata)
 
     def _sandbox(self) -> Sandbox:
         options = tuple((name, getattr(self, name)) for name in _OPTIONS[self.engine])
@@ -148,10 +151,11 @@ def _pages(docs: Documents) -> list[Page]:
     ]
 
 
-def _edited(docs: Documents, outcomes: Sequence[Outcome]) -> Edited:
-    """Outcomes of the documents with content, and the cleaned texts of the others, as columns."""
+def _edited(docs: Documents, outcomes: Sequence[Outcome], metadata: bool) -> Edited:
+    """Outcomes of the documents with content, and the cleaned texts of the others, as columns;
+    those of titles and dates only with `metadata`."""
     rows = zip(*outcomes, strict=True) if outcomes else [()] * len(Outcome._fields)
-    texts, encodings, sources, replaced, sanitised, failures = rows
+    texts, encodings, sources, replaced, sanitised, failures, titles, dates = rows
     columns = {
         "text": pa.array(texts, pa.large_string()),
         "encoding": pa.array(encodings, pa.string()),
@@ -159,6 +163,8 @@ def _edited(docs: Documents, outcomes: Sequence[Outcome]) -> Edited:
         "replaced": pa.array(replaced, pa.int64()),
         "sanitised": pa.array(sanitised, pa.int64()),
     }
+    if metadata:
+        columns["title"], columns["date"] = (pa.array(x, pa.string()) for x in (titles, dates))
     at = np.arange(len(docs))
     if len(outcomes) < len(docs):
         at = np.flatnonzero(docs["content"].is_valid()) if "content" in docs else at[:0]

@@ -10,23 +10,27 @@ from functools import cache
 from selectolax.lexbor import LexborHTMLParser
 
 from curation.extract.blocks.choose import choose
+from curation.extract.blocks.metadata import Metadata, metadata
 from curation.extract.blocks.page import Page
 from curation.extract.blocks.render import render
 from curation.extract.blocks.scan import scan
 
 
-def parse(html: str) -> Page:
-    """The page's elements and blocks.
+def parse(html: str, told: bool = False) -> tuple[Page, Metadata | None]:
+    """The page's elements and blocks, and what it says of itself where that is to be `told`.
 
     Lexbor takes time in the square of the depth of nested elements, and of one tag's attributes;
-    all that follows is linear in the length.
+    all that follows is linear in the length. Its tree, many times as large as the page, goes first.
     """
     tree = LexborHTMLParser(html.encode("utf-8", "replace"))
-    return scan((tree.html or "").encode("utf-8", "replace"))
+    said = metadata(tree) if told else None
+    source = (tree.html or "").encode("utf-8", "replace")
+    del tree
+    return scan(source), said
 
 
 def extract(
-    html: str,
+    page: Page,
     *,
     threshold: float = 0.5,
     markdown: bool = False,
@@ -35,11 +39,10 @@ def extract(
 ) -> str:
     """The text of the page's main content; see `choose` and `render`."""
     _compile()
-    return _extract(html, threshold, markdown, tables, links)
+    return _extract(page, threshold, markdown, tables, links)
 
 
-def _extract(html: str, threshold: float, markdown: bool, tables: bool, links: bool) -> str:
-    page = parse(html)
+def _extract(page: Page, threshold: float, markdown: bool, tables: bool, links: bool) -> str:
     chosen = choose(page, threshold)
     return render(page, chosen, markdown=markdown, tables=tables, links=links)
 
@@ -47,4 +50,4 @@ def _extract(html: str, threshold: float, markdown: bool, tables: bool, links: b
 @cache
 def _compile() -> None:
     """Has all kernels compiled or loaded, so that no page is charged with it."""
-    _extract("<title>a</title><p>b", 0.5, False, True, False)
+    _extract(parse("<title>a</title><p>b")[0], 0.5, False, True, False)
