@@ -53,14 +53,14 @@ def documents(
 # --- engines --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["resiliparse", "trafilatura"])
+@pytest.mark.parametrize("name", ["resiliparse", "trafilatura", "blocks"])
 def test_engines_keep_the_content(name: str) -> None:
     text = engines.load(name)(article("Watermill"))
     assert text.count("three hundred years") == 15
     assert "Home" not in text
 
 
-@pytest.mark.parametrize("name", ["resiliparse", "trafilatura"])
+@pytest.mark.parametrize("name", ["resiliparse", "trafilatura", "blocks"])
 def test_engines_have_no_memory(name: str) -> None:
     """adbar/trafilatura#17: the fourth extraction of a page used to be shorter."""
     engine = engines.load(name)
@@ -72,7 +72,7 @@ def test_engines_have_no_memory(name: str) -> None:
     assert [engine(pages[index]) for index in order] == [expected[index] for index in order]
 
 
-@pytest.mark.parametrize("name", ["resiliparse", "trafilatura"])
+@pytest.mark.parametrize("name", ["resiliparse", "trafilatura", "blocks"])
 def test_broken_pages_fail_nobody(name: Any) -> None:
     """chatnoir-eu/chatnoir-resiliparse#24: newlines before the doctype, tables that never close."""
     broken = "\n\n\n<!DOCTYPE html><table><tr><table><td></p></table><td><table></tr>text" * 50
@@ -192,10 +192,13 @@ def test_parameters_of_the_other_engine_are_refused() -> None:
         Extract(engine="trafilatura", alt_texts=True)
     with pytest.raises(ValidationError, match="favor_precision is a parameter of trafilatura"):
         Extract(favor_precision=False)
+    with pytest.raises(ValidationError, match="markdown is a parameter of blocks, not of resil"):
+        Extract(markdown=True)
 
 
 def test_depends_on_the_versions_of_its_libraries() -> None:
     assert set(Extract().depends()) == {"resiliparse"}
+    assert set(Extract(engine="blocks").depends()) == {"selectolax", "characters", "model"}
     assert {"trafilatura", "lxml"} < set(Extract(engine="trafilatura").depends())
 
 

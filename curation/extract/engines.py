@@ -42,6 +42,25 @@ def trafilatura(html: str, *, favor_precision: bool = True) -> str:
     )
 
 
+def blocks(
+    html: str,
+    *,
+    threshold: float = 0.5,
+    markdown: bool = False,
+    tables: bool = True,
+    links: bool = False,
+) -> str:
+    """This project's own: blocks of text chosen by a learned model; see `curation.extract.blocks`.
+
+    A block is kept if its probability of being main content is at least `threshold`: lower for more
+    text, higher for surer text. `markdown` marks headings, quotes, code and tables, `links` writes
+    links as in Markdown; without `tables` they are left out.
+    """
+    from curation.extract.blocks.extract import extract
+
+    return extract(html, threshold=threshold, markdown=markdown, tables=tables, links=links)
+
+
 def load(name: str) -> Engine:
     """The engine of that name, or any function named as `module:function`."""
     module, _, function = name.rpartition(":")

@@ -19,6 +19,9 @@ from curation.extract.blocks.page import CELL, HEADING, ITEM, PREFORMATTED, TAG,
 
 #: What an item of a list within an item is indented by: enough for Markdown under any marker.
 INDENT = "    "
+#: Levels of items and of quotes beyond which no deeper is shown: a page may nest thousands, and
+#: each line would repeat them all.
+DEEPEST = 12
 #: Empty cells that a Markdown table may be filled up with, per cell; else cells are not aligned.
 MOST_EMPTY = 8
 _BAR = r"\|"
@@ -95,7 +98,8 @@ def _with_links(page: Page, data: bytes, bounds: list[tuple[int, int]]) -> list[
     texts = []
     for start, stop in bounds:
         first, last = np.searchsorted(links["start"], (start, stop))
-        parts, at = [], start
+        parts: list[str] = []
+        at = start
         for begin, end, href, href_stop in links[first:last].tolist():
             address = unescape(source[href:href_stop].decode("utf-8", "replace")).strip()
             if not address or address.startswith("#") or address.lower().startswith("javascript:"):
@@ -152,7 +156,7 @@ def _line(block: _Block, items: _Items, markdown: bool) -> _Line:
         text = " ".join(text.split("\n"))
         text = f"{'#' * block.level} {text}" if markdown else text
     if block.item >= 0:
-        indent = INDENT * items.levels[block.item]
+        indent = INDENT * min(items.levels[block.item], DEEPEST)
         if kind == ITEM and begins and items.is_listed(block.item):
             marker = f"{block.number}. " if block.number > 0 else "- "
             text = indent + marker + _indented(text, indent + " " * len(marker))
@@ -162,7 +166,7 @@ def _line(block: _Block, items: _Items, markdown: bool) -> _Line:
                 tight = False
             text = indent + _indented(text, indent)
     if markdown and block.quotes:
-        prefix = "> " * block.quotes
+        prefix = "> " * min(block.quotes, DEEPEST)
         text = prefix + text.replace("\n", "\n" + prefix)
     return _Line(text, tight)
 
@@ -218,7 +222,7 @@ def _table(blocks: list[_Block], markdown: bool) -> str:
         columns = []
     lines = [_cells(row.get(column, "") for column in columns or row) for row in rows.values()]
     lines.insert(1, _cells("---" for _ in columns or rows[blocks[0].row]))
-    quotes = "> " * blocks[0].quotes
+    quotes = "> " * min(blocks[0].quotes, DEEPEST)
     return "\n".join(quotes + line for line in lines)
 
 

@@ -1,0 +1,145 @@
+"""The engine `blocks` from page to text, and in the sandbox: languages, odd and hostile pages."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+
+from curation.extract.engines import blocks
+from curation.extract.stage import Extract
+from tests.test_blocks_scan import MARKUP
+from tests.test_extract import article, documents
+
+SENTENCES = {
+    "en": "The mill stands by the river, and its wheel has turned for three hundred years.",
+    "zh": "水车磨坊坐落在河边，它的轮子已经转动了三百年，村民们至今仍在使用它。",
+    "ja": "水車小屋は川のほとりに立っており、その車輪は三百年にわたって回り続けています。",
+    "th": "โรงสีตั้งอยู่ริมแม่น้ำและกังหันของมันหมุนมาเป็นเวลาสามร้อยปีแล้วชาวบ้านยังคงใช้มันอยู่",
+    "ar": "تقف الطاحونة بجانب النهر، وقد دارت عجلتها منذ ثلاثمائة عام، وما زال أهلها يستعملونها.",
+    "he": "הטחנה עומדת ליד הנהר, וגלגלה מסתובב כבר שלוש מאות שנה, ואנשי הכפר עדיין משתמשים בה.",
+}
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_content_of_any_script_is_kept_as_it_is(language: str) -> None:
+    paragraphs = [" ".join([SENTENCES[language]] * count) for count in (2, 3, 4)]
+    body = "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
+    html = f"<nav><a href=/>Home</a></nav><main><article>{body}</article></main>"
+    assert blocks(html) == "\n\n".join(paragraphs)
+    rtl = html.replace("<main>", "<main dir=rtl>")
+    assert blocks(rtl) == blocks(html)
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<ul>" + "<li><a href=/x>Mill</a></li>" * 30 + "</ul>",
+        "<table>" + "<tr><td>Mill<td>Grain" * 10 + "</table>",
+        "<form><p>Mill</form>",
+        "<div class=post><b>anna</b> Mill?</div><div class=post><b>ben</b> no</div>",
+        "Mill",
+        "<html amp4ads hidden><body style='visibility:hidden'><amp-story>Mill</amp-story>",
+    ],
+)
+def test_no_page_with_text_comes_out_empty(html: str) -> None:
+    assert "Mill" in blocks(html)
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "",
+        "<frameset><frame src=a><noframes>a</noframes></frameset>",
+        "<script>a</script>",
+        "<p> <p>",
+    ],
+)
+def test_pages_without_text_are_empty(html: str) -> None:
+    assert blocks(html) == ""
+
+
+def test_hidden_text_is_none() -> None:
+    page = article("Watermill").replace("<main>", "<main><p hidden>Hidden words, a sentence.</p>")
+    assert "Hidden" not in blocks(page, threshold=0)
+    assert "Hidden" in blocks(page.replace(" hidden", ""), threshold=0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(MARKUP)
+def test_any_markup_is_extracted_the_same_every_time(html: str) -> None:
+    assert blocks(html) == blocks(html)
+    assert blocks(html, threshold=0) or not blocks(html)
+    blocks(html, threshold=1, markdown=True, tables=False, links=True)
+
+
+def test_a_lower_threshold_gives_no_less() -> None:
+    html = article("Watermill")
+    lengths = [len(blocks(html, threshold=at)) for at in (0, 0.2, 0.4, 0.6, 0.8)]
+    assert lengths == sorted(lengths, reverse=True) and "Home" in blocks(html, threshold=0)
+
+
+HOSTILE = {
+    "paragraphs": "<p>x",
+    "cells": "<td>x",
+    "rows": "<tr><td>x<td>y",
+    "breaks": "x<br>",
+    "misnested": "<b><p>x</b></p>",
+    "links": "<a href=x>y",
+    "references": "&amp;&lt;&nbsp;",
+    "comments": "<!--x-->",
+    "brackets": "<",
+    "text": "lorem ipsum dolor. ",
+    "spaces": " \n\t",
+    "scripts": "<script><!--<script></script>",
+    "options": "<option>x",
+    "styles": "<i style='d:d:d display :'>x</i>",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_time_is_linear_in_the_length(name: str) -> None:
+    """Eight times the page, within a factor of the time: a square would take 64 times as long."""
+    piece = HOSTILE[name]
+    prefix = "<table>" if name in ("cells", "rows") else ""
+
+    def seconds(size: int) -> float:
+        html = prefix + piece * (size // len(piece))
+        begin = time.process_time()
+        blocks(html, markdown=True, links=True, threshold=0)
+        return time.process_time() - begin
+
+    seconds(1000)
+    assert seconds(800_000) < 24 * max(seconds(100_000), 0.01)
+
+
+@pytest.mark.parametrize("piece", ["<ul><li>x", "<blockquote>x", "<table><tr><td>x", "<b>"])
+def test_nesting_makes_no_more_text_than_there_is(piece: str) -> None:
+    found = blocks(piece * 3000 + "x", threshold=0, markdown=True)
+    assert "x" in found and len(found) < 3000 * 100
+
+
+def test_hostile_pages_in_the_sandbox() -> None:
+    pages: list[bytes | None] = [
+        b"<div>" * 100_000 + b"x",
+        article("Watermill").encode(),
+        b"<b><p></b></p>x" * 60_000,
+        b"<table>" + b"<tr><td>x<td>y" * 150_000,
+        b"<p " + b"a=b " * 200_000 + b">x",
+        b"x" * 30_000_000,
+        article("Windmill").encode(),
+    ]
+    edited = Extract(engine="blocks").edit(documents(pages))
+    assert edited.failures == {0: "too_deep", 5: "too_large"}
+    texts = edited.text.to_pylist()
+    assert texts[1].count("three hundred years") == texts[6].count("three hundred years") == 15
+    assert len(texts[3]) >= 300_000 and "x" in texts[4]
+
+
+def test_a_page_of_fifty_megabytes() -> None:
+    page = b"<p>The mill stands by the river. <a href=/x>More.</a></p>\n" * 850_000
+    stage = Extract(engine="blocks", max_bytes=60_000_000, max_tags=5_000_000)
+    edited = stage.edit(documents([page]))
+    assert edited.failures == {}
+    assert edited.text.to_pylist()[0].count("river") == 850_000
