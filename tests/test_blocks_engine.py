@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -143,3 +145,14 @@ def test_a_page_of_fifty_megabytes() -> None:
     edited = stage.edit(documents([page]))
     assert edited.failures == {}
     assert edited.text.to_pylist()[0].count("river") == 850_000
+
+
+@pytest.mark.real
+def test_real_pages_have_text_and_fail_nowhere(shared_data: Path) -> None:
+    files = sorted((shared_data / "html_extraction").glob("*/html/*.html.gz"))
+    pages: list[bytes | None] = [gzip.decompress(file.read_bytes()) for file in files]
+    edited = Extract(engine="blocks").edit(documents(pages))
+    assert pages and edited.failures == {}
+    assert sum(len(text) < 100 for text in edited.text.to_pylist()) < 0.02 * len(pages)
+    again = Extract(engine="blocks").edit(documents(pages[::-1]))
+    assert again.text.to_pylist()[::-1] == edited.text.to_pylist()
