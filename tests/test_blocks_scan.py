@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
@@ -81,7 +81,7 @@ PIECES = st.one_of(
         ["<br>", "<br><br>", "<p>", "</p>", "<li>", "<ol><li>", "<table><tr><td>", "<td>"]
     ),
 )
-MARKUP = st.lists(PIECES, max_size=40).map("".join)
+MARKUP = st.lists(PIECES, max_size=80).map("".join)
 
 
 def serialised(html: str) -> bytes:
@@ -139,6 +139,7 @@ def test_the_compiled_scan_is_the_plain_one_on_serialised_pages(html: str) -> No
 
 @settings(max_examples=300, deadline=None)
 @given(MARKUP)
+@example("<!--><q>")
 def test_the_compiled_scan_is_the_plain_one_on_any_markup(html: str) -> None:
     check_sound(check_same(html.encode()))
 
