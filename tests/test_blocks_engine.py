@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 
@@ -149,3 +152,14 @@ def test_titles_and_dates_are_signals_where_they_are_wanted() -> None:
     titles = told.signals["title"].to_pylist()
     assert titles[0] is not None and "Watermill" in titles[0] and titles[1:] == [None, None]
     assert told.signals["date"].to_pylist() == ["2024-05-03", None, None]
+
+
+@pytest.mark.real
+def test_real_pages_have_text_and_fail_nowhere(shared_data: Path) -> None:
+    files = sorted((shared_data / "html_extraction").glob("*/html/*.html.gz"))
+    pages: list[bytes | None] = [gzip.decompress(file.read_bytes()) for file in files]
+    edited = Extract(engine="blocks").edit(documents(pages))
+    assert pages and edited.failures == {}
+    assert sum(len(text) < 100 for text in edited.text.to_pylist()) < 0.02 * len(pages)
+    again = Extract(engine="blocks").edit(documents(pages[::-1]))
+    assert again.text.to_pylist()[::-1] == edited.text.to_pylist()

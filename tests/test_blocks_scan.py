@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
@@ -81,7 +81,7 @@ PIECES = st.one_of(
         ["<br>", "<br><br>", "<p>", "</p>", "<li>", "<ol><li>", "<table><tr><td>", "<td>"]
     ),
 )
-MARKUP = st.lists(PIECES, max_size=40).map("".join)
+MARKUP = st.lists(PIECES, max_size=80).map("".join)
 
 
 def serialised(html: str) -> bytes:
@@ -93,6 +93,11 @@ def check_same(source: bytes) -> Page:
     for name in ("elements", "blocks", "links", "hints", "text"):
         np.testing.assert_array_equal(getattr(compiled, name), getattr(plain, name), name)
     assert compiled.title == plain.title
+    starts = source.count(b"<") - source.count(b"</")  # what the kernel's room is reckoned by
+    assert len(plain.elements) <= starts + 1
+    assert max(len(plain.blocks), len(plain.links)) <= 2 * starts + 1
+    assert len(plain.hints) <= min(len(source) // 2, 8 * starts)
+    assert len(plain.text) <= len(source)
     return compiled
 
 
@@ -134,6 +139,7 @@ def test_the_compiled_scan_is_the_plain_one_on_serialised_pages(html: str) -> No
 
 @settings(max_examples=300, deadline=None)
 @given(MARKUP)
+@example("<!--><q>")
 def test_the_compiled_scan_is_the_plain_one_on_any_markup(html: str) -> None:
     check_sound(check_same(html.encode()))
 
@@ -267,6 +273,11 @@ def test_words_of_attributes() -> None:
 def test_sentences_end_in_any_script() -> None:
     page = page_of("<p>One.<p>Two<p>\u4e09\u3002<p>\u201cFour!\u201d<p>Five \u2026<p>\u06c1\u06d4")
     assert page.blocks["ends"].tolist() == [1, 0, 1, 1, 1, 1]
+
+
+def test_as_many_blocks_and_links_as_tags() -> None:
+    page = page_of("<a href=x>" + "<p>a</p>b" * 500)
+    assert len(page.blocks) == len(page.links) == 1000
 
 
 @pytest.mark.parametrize("html", ["", " ", "<frameset><frame src=a></frameset>", "<!-- a -->", "<"])

@@ -259,7 +259,7 @@ def comment_end(data: Any, i: Any, end: Any) -> Any:
     """Where what follows the comment or declaration at `i` begins."""
     if i + 4 > end or data[i + 1] != 33 or data[i + 2] != 45 or data[i + 3] != 45:
         return behind(data, i + 2, end, 62)
-    i += 4
+    i = min(i + 6, end)
     while True:
         i = find(data, i, end, 62)
         if i == end:

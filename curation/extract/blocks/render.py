@@ -108,7 +108,7 @@ def _blocks(page: Page, chosen: NDArray[np.intp], links: bool) -> list[_Block]:
 
 def _integers(records: NDArray[Any]) -> NDArray[np.int32]:
     """Records as rows, which is faster to choose from."""
-    return records.view(np.int32).reshape(len(records), len(records.dtype))
+    return records.view(np.int32).reshape(len(records), len(records.dtype.names or ()))
 
 
 def _with_links(page: Page, data: bytes, bounds: list[list[int]]) -> list[str]:

@@ -43,7 +43,11 @@ def scan(source: bytes) -> Page:
     """The page of serialised HTML (UTF-8, below 2 GiB), in time and memory linear in its length."""
     data = np.frombuffer(source, np.uint8)
     tags = kernels.count_tags(data)
-    elements, blocks, links = (np.empty(tags + 1, dtype) for dtype in (ELEMENT, BLOCK, LINK))
+    # A block or a run of a link begins after a start tag or the end tag that belongs to it; one
+    # record more is the block under way.
+    runs = 2 * tags + 2
+    sizes = ((tags + 1, ELEMENT), (runs, BLOCK), (runs, LINK))
+    elements, blocks, links = (np.empty(size, dtype) for size, dtype in sizes)
     hints = np.empty(min(len(source) // 2, tags * MOST_HINTS) + MOST_HINTS, np.uint32)
     text = np.empty(len(source) + 1, np.uint8)
     state = np.zeros(kernels.STATE_SIZE, np.int64)
