@@ -64,10 +64,10 @@ test: setup-dev
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-first test-second
 
 test-first: setup-dev
-	@$(BIN)/python -m pytest -q tests/test_[a-r]*.py
+	@$(BIN)/python -m pytest -q --durations=12 tests/test_[a-r]*.py
 
 test-second: lint
-	@$(BIN)/python -m pytest -q tests/test_[s-z]*.py
+	@$(BIN)/python -m pytest -q --durations=12 tests/test_[s-z]*.py
 
 lint: setup-dev
 	@$(BIN)/ruff check .
