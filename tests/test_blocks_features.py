@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from curation.extract.blocks.features import NAMES, Weights, features, opening_words, reference
+from curation.extract.blocks.features import (
+    CONTEXT,
+    NAMES,
+    Weights,
+    context,
+    features,
+    opening_words,
+    reference,
+)
 from curation.extract.blocks.features.kernels import OPENING, TITLE_WORDS
 from curation.extract.blocks.page import Page
 from curation.extract.blocks.scan import scan
@@ -85,8 +93,18 @@ def test_words_of_kernel_and_reference_agree(text: str) -> None:
         assert words[i, : counts[i]].tolist() == reference.opening_words(part, most)
 
 
+@settings(max_examples=100, deadline=None)
+@given(PAGES, st.integers(0, 2**32))
+def test_context_of_kernel_and_reference_agree(html: str, seed: int) -> None:
+    page = page_of(html)
+    chances = np.random.default_rng(seed).random(len(page.blocks))
+    wanted = reference.context(page, chances.tolist())
+    found = context(page, chances)
+    assert np.allclose(found, np.array(wanted).reshape(-1, len(CONTEXT)), rtol=1e-5)
+
+
 def test_names_are_distinct() -> None:
-    assert len(set(NAMES)) == len(NAMES)
+    assert len({*NAMES, *CONTEXT}) == len(NAMES) + len(CONTEXT)
 
 
 def test_a_page_without_text_has_no_rows() -> None:

@@ -7,7 +7,7 @@ import io
 import numpy as np
 from selectolax.lexbor import LexborHTMLParser
 
-from curation.extract.blocks.features import NAMES
+from curation.extract.blocks.features import CONTEXT, NAMES
 from curation.extract.blocks.model import Model, package_model
 from curation.extract.blocks.page import Page
 from curation.extract.blocks.scan import scan
@@ -34,7 +34,8 @@ def test_a_file_gives_the_same_model_and_a_model_the_same_bytes() -> None:
 
 def test_the_model_fits_the_features() -> None:
     model = package_model()
-    assert model.trees.width <= len(NAMES)
+    assert model.first.width <= len(NAMES)
+    assert model.second.width <= len(NAMES) + len(CONTEXT)
     for weights in model.weights:
         assert len(weights) & (len(weights) - 1) == 0
         assert np.isfinite(weights).all()

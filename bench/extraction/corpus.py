@@ -24,12 +24,14 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from curation.extract.blocks.extract import parse
 from curation.extract.blocks.page import Page
 from curation.extract.decode import decode
 
@@ -172,25 +174,24 @@ def _read(path: Path) -> str:
 
 def _site(name: str, address: str, html: str) -> str:
     """The registered domain of a page; of its own name where no address is known."""
-    from publicsuffixlist import PublicSuffixList
-
     found = (re.search(pattern, html, re.IGNORECASE) for pattern in _ADDRESS)
     address = address or next((match[1] for match in found if match), "")
     if not address and "::" in name:  # `hard::example.org-title.html`
         address = "//" + re.sub(r"(-[^.]*)?\.html?$", "", name.split("::")[1])
     host = re.sub(r"^[\w+.-]*//|^\w+://", "", address).split("/")[0].split(":")[0].lower()
-    return PublicSuffixList().privatesuffix(host) or host or name
+    return _suffixes().privatesuffix(host) or host or name
+
+
+@cache
+def _suffixes() -> Any:
+    from publicsuffixlist import PublicSuffixList
+
+    return PublicSuffixList()
 
 
 def load(data: Path) -> list[Sample]:
     """All labelled pages of the folder `html_extraction`, in order of name within the sets."""
-    from selectolax.lexbor import LexborHTMLParser
     from trafilatura import extract
-
-    from curation.extract.blocks.scan import scan
-
-    def parse(html: str) -> Page:
-        return scan((LexborHTMLParser(html).html or "").encode("utf-8", "replace"))
 
     samples = []
     for name, address, html, truth in _pages(data):

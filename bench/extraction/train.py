@@ -6,9 +6,10 @@ DATA: the folder `html_extraction`. MODEL: the file to write, the package's own 
 lightgbm (which brings scipy). The same data, libraries and machine give the same bytes.
 
 What may live here: what the model is trained on, and how. Two linear models give each hint and each
-opening word (or pair) a weight; a boosted ensemble takes the features that are made with them. The
-rows that it is trained on get their scores from linear models that have not seen their fold, as
-those of a new page do. Nothing is trained or chosen on folds that are left out.
+opening word (or pair) a weight; a boosted ensemble takes the features that are made with them; a
+second one takes what the first says of the neighbours, too. The rows that these are trained on get
+their scores from models that have not seen their fold, as those of a new page do. Nothing is
+trained on folds that are left out.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from numpy.typing import NDArray
 from bench.extraction import corpus
 from bench.extraction.corpus import FOLDS, Sample
 from curation.extract.blocks import features as blocks_features
-from curation.extract.blocks.ensemble import Ensemble, rounded_down
-from curation.extract.blocks.features import NAMES, Weights
+from curation.extract.blocks.ensemble import Ensemble, probabilities, rounded_down
+from curation.extract.blocks.features import Weights
 from curation.extract.blocks.features.reference import pair, slot
 from curation.extract.blocks.model import FILE, Model
 
@@ -37,7 +38,7 @@ Longs = NDArray[np.int64]
 HINT_SLOTS, WORD_SLOTS = 1 << 13, 1 << 14
 LEAST_SITES = 3  # on which a word must be found to have a weight
 PENALTY = 5.0  # of squared weights
-TREES = 100
+FIRST, SECOND = 60, 90  # trees of the first and the second look
 #: Weight of a page, of its blocks with a segment, and of those that only trafilatura judges.
 PAGE = {"aeb": 20.0, "traf": 20.0, "read": 10.0, "wmb": 20.0}
 JUDGED, OPINED = 3.0, 0.25
@@ -72,17 +73,41 @@ class Trainer:
         self.fold: Longs = np.array([sample.fold for sample in samples])[self.page]
         self.target, self.weight = self._targets()
         self._weights: dict[frozenset[int], Weights] = {}
+        self._firsts: dict[frozenset[int], Ensemble] = {}
 
-    def fit(self, without: int | None = None) -> Model:
-        """The model trained on all folds, or on all but one."""
-        out = frozenset() if without is None else frozenset([without])
-        rows = (self.fold != without) & (self.weight > 0)
-        parts = [
-            blocks_features.features(sample.page, self.weights(out | {sample.fold}))
+    def fit(self, *without: int) -> Model:
+        """The model trained on all folds but these. What the second look learns from was said by
+        first looks that had not seen the page's fold."""
+        out = frozenset(without)
+        matrices, contexts = self._matrices(out), []
+        for sample, matrix in zip(self.samples, matrices, strict=True):
+            chances = probabilities(self._first(out | {sample.fold}).sums(matrix))
+            contexts.append(blocks_features.context(sample.page, chances))
+        both = np.hstack([np.concatenate(matrices), np.concatenate(contexts)])
+        second = self._trees(both, out, SECOND)
+        return Model(self.weights(out), self._first(out), second)
+
+    def _matrices(self, without: frozenset[int]) -> list[NDArray[np.float32]]:
+        """Features of all samples, each with weights that have not seen its fold, nor those."""
+        return [
+            blocks_features.features(sample.page, self.weights(without | {sample.fold}))
             for sample in self.samples
         ]
-        matrix = np.concatenate(parts)[rows]
-        return Model(self.weights(out), _trees(matrix, self.target[rows], self.weight[rows]))
+
+    def _first(self, without: frozenset[int]) -> Ensemble:
+        if without not in self._firsts:
+            matrix = np.concatenate(self._matrices(without))
+            self._firsts[without] = self._trees(matrix, without, FIRST)
+        return self._firsts[without]
+
+    def _trees(self, matrix: NDArray[np.float32], without: frozenset[int], trees: int) -> Ensemble:
+        import lightgbm
+
+        rows = ~np.isin(self.fold, list(without)) & (self.weight > 0)
+        names = [str(i) for i in range(matrix.shape[1])]
+        target, weight = self.target[rows], self.weight[rows]
+        data = lightgbm.Dataset(matrix[rows], target, weight=weight, feature_name=names)
+        return ensemble(lightgbm.train(PARAMETERS, data, trees).model_to_string())
 
     def weights(self, without: frozenset[int]) -> Weights:
         """The weights of hints and words that are learned without some folds."""
@@ -176,15 +201,6 @@ def _hint_slots(page: Any) -> list[list[int]]:
     return slots
 
 
-def _trees(matrix: NDArray[np.float32], target: Floats, weight: Floats) -> Ensemble:
-    import lightgbm
-
-    names = [str(i) for i in range(len(NAMES))]
-    data = lightgbm.Dataset(matrix, target, weight=weight, feature_name=names)
-    model = lightgbm.train(PARAMETERS, data, TREES)
-    return ensemble(model.model_to_string())
-
-
 def ensemble(text: str) -> Ensemble:
     """The ensemble that a LightGBM model file describes."""
 
@@ -225,7 +241,7 @@ def main() -> None:
     args = parser.parse_args()
     model = Trainer(corpus.load(args.data)).fit()
     model.save(args.model)
-    print(f"{args.model}: {args.model.stat().st_size} bytes, {len(model.trees.nodes) - 1} trees")
+    print(f"{args.model}: {args.model.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

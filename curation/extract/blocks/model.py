@@ -15,38 +15,45 @@ from numpy.typing import NDArray
 
 from curation.extract.blocks import ensemble
 from curation.extract.blocks.ensemble import Ensemble
-from curation.extract.blocks.features import Weights, features
+from curation.extract.blocks.features import Weights, context, features
 from curation.extract.blocks.page import Page
 
 #: The package's own model.
 FILE = Path(__file__).with_name("model.npz")
+LOOKS = ("first", "second")
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Weights of words, and trees over the features of blocks."""
+    """Weights of words, trees over the features of blocks, and trees that see what the first ones
+    said of the neighbours, too."""
 
     weights: Weights
-    trees: Ensemble
+    first: Ensemble
+    second: Ensemble
 
     @classmethod
     def load(cls, file: Path | BinaryIO = FILE) -> Self:
         """The model of a file that `save` wrote."""
         with np.load(file) as arrays:
             weights = Weights(arrays["hint_weights"], arrays["word_weights"])
-            return cls(weights, Ensemble.of_arrays(arrays, "trees_"))
+            first, second = (Ensemble.of_arrays(arrays, f"{name}_") for name in LOOKS)
+            return cls(weights, first, second)
 
     def save(self, file: Path | BinaryIO) -> None:
         """Writes the same bytes for the same model, compressed (npz)."""
         hints, words = self.weights
-        trees = self.trees.arrays("trees_")
+        trees = {**self.first.arrays("first_"), **self.second.arrays("second_")}
         np.savez_compressed(
             file, allow_pickle=False, hint_weights=hints, word_weights=words, **trees
         )
 
     def probabilities(self, page: Page) -> NDArray[np.float64]:
         """Of each block of the page, in order."""
-        return ensemble.probabilities(self.trees.sums(features(page, self.weights)))
+        matrix = features(page, self.weights)
+        chances = ensemble.probabilities(self.first.sums(matrix))
+        both = np.hstack([matrix, context(page, chances)])
+        return ensemble.probabilities(self.second.sums(both))
 
 
 @cache

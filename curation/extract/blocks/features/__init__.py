@@ -61,6 +61,15 @@ def _names() -> tuple[str, ...]:
 #: Names of the columns, in order.
 NAMES = _names()
 
+#: Names of the columns of `context`: the probabilities of the block and its neighbours; means
+#: around it and in its parent, weighted by the square root of characters; the share of all that
+#: lies before it; the highest on the page, up to the block and from it on.
+CONTEXT = (
+    *(f"chance{at:+d}" for at in range(-kernels.NEAR, kernels.NEAR + 1)),
+    *(f"chances_around{width}" for width in kernels.AROUND),
+    *("chances_parent", "chances_before", "highest", "highest_before", "highest_after"),
+)
+
 
 class Weights(NamedTuple):
     """Learned weights of words by the slot of their hash (float32, lengths powers of two)."""
@@ -84,6 +93,15 @@ def features(page: Page, weights: Weights) -> NDArray[np.float32]:
     if len(out):
         records = _matrix(page.elements), _matrix(page.blocks)
         kernels.features(*records, page.hints, page.text, *opening_words(page), *weights, out)
+    return out
+
+
+def context(page: Page, chances: NDArray[np.float64]) -> NDArray[np.float32]:
+    """What a second look sees beside the features: the matrix (blocks x CONTEXT), made of the
+    probabilities that a first look gave."""
+    out = np.zeros((len(page.blocks), len(CONTEXT)), np.float32)
+    if len(out):
+        kernels.context(_matrix(page.elements), _matrix(page.blocks), chances, out)
     return out
 
 

@@ -61,6 +61,8 @@ LEVELS = 3  # containers around a block that are looked at
 WINDOWS = (2, 5, 12, 30)
 NEIGHBOURS = (-2, -1, 1, 2)
 FAR = 99  # distances beyond count as this
+NEAR = 3  # blocks on either side whose probabilities are looked at
+AROUND = (3, 8)  # widths of windows of probabilities
 HALF = 0.55  # the share of the page's prose that the smallest `half` container holds
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -429,3 +431,39 @@ def features(
         if elements[here, E_LEVEL]:
             heading = i
         since = 1 if mine > 0 else min(FAR, since + 1)
+
+
+@kernel
+def context(elements: Any, blocks: Any, chances: Any, out: Any) -> None:
+    """Fills `out` (float32, blocks x CONTEXT) from the blocks' probabilities (float64)."""
+    n, m = len(blocks), len(elements)
+    sizes, kept = np.zeros(n + 1), np.zeros(n + 1)
+    of_parent = np.zeros((m, 2))
+    highest = 0.0
+    for i in range(n):
+        size = np.sqrt(blocks[i, B_CHARACTERS])
+        sizes[i + 1], kept[i + 1] = sizes[i] + size, kept[i] + size * chances[i]
+        parent = max(0, elements[blocks[i, B_ELEMENT], E_PARENT])
+        of_parent[parent, 0] += size
+        of_parent[parent, 1] += size * chances[i]
+        highest = max(highest, chances[i])
+    before, k = 0.0, 0
+    for i in range(n):
+        row = out[i]
+        for j in range(-NEAR, NEAR + 1):
+            row[j + NEAR] = chances[i + j] if 0 <= i + j < n else 0.0
+        k = 2 * NEAR + 1
+        for q in range(len(AROUND)):
+            lo, hi = max(0, i - AROUND[q]), min(n, i + AROUND[q] + 1)
+            row[k] = (kept[hi] - kept[lo]) / max(1.0, sizes[hi] - sizes[lo])
+            k += 1
+        parent = max(0, elements[blocks[i, B_ELEMENT], E_PARENT])
+        before = max(before, chances[i])
+        row[k] = of_parent[parent, 1] / max(1.0, of_parent[parent, 0])
+        row[k + 1] = kept[i] / max(1e-9, kept[n])
+        row[k + 2] = highest
+        row[k + 3] = before
+    after = 0.0
+    for i in range(n - 1, -1, -1):
+        after = max(after, chances[i])
+        out[i, k + 4] = after

@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from math import log1p
+from math import log1p, sqrt
 from typing import Any
 
 from curation.extract.blocks.features import NAMES, Weights
 from curation.extract.blocks.features.kernels import (
+    AROUND,
     FAR,
     HALF,
     LEVELS,
+    NEAR,
     NEIGHBOURS,
     OPENING,
     TITLE_WORDS,
@@ -56,6 +58,30 @@ def pair(before: int, word: int) -> int:
 def features(page: Page, weights: Weights) -> list[list[float]]:
     """Per block the values of NAMES."""
     return _Features(page, weights).rows()
+
+
+def context(page: Page, chances: Sequence[float]) -> list[list[float]]:
+    """Per block the values of CONTEXT."""
+    n = len(page.blocks)
+    sizes = [sqrt(size) for size in page.blocks["characters"].tolist()]
+    kept = [size * chance for size, chance in zip(sizes, chances, strict=True)]
+    parents = page.elements["parent"][page.blocks["element"]].clip(0).tolist()
+
+    def mean(those: Sequence[int]) -> float:
+        return sum(kept[j] for j in those) / max(1, sum(sizes[j] for j in those))
+
+    return [
+        [
+            *(chances[j] if 0 <= j < n else 0.0 for j in range(i - NEAR, i + NEAR + 1)),
+            *(mean(range(max(0, i - width), min(n, i + width + 1))) for width in AROUND),
+            mean([j for j in range(n) if parents[j] == parents[i]]),
+            sum(kept[:i]) / max(1e-9, sum(kept)),
+            max(chances),
+            max(chances[: i + 1]),
+            max(chances[i:]),
+        ]
+        for i in range(n)
+    ]
 
 
 def _share(part: float, whole: float) -> float:
