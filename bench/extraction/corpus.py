@@ -195,14 +195,14 @@ def load(data: Path) -> list[Sample]:
 
     samples = []
     for name, address, html, truth in _pages(data):
-        page = parse(html)
+        page, _ = parse(html)
         texts = page.texts()
         opinion = None
         if name.startswith("traf:"):
             opinion = coverage(texts, extract(html, include_comments=False) or "")
             labels = segment_labels(texts, truth, opinion)
         else:
-            wanted = "\n".join(parse(truth).texts()) if name.startswith("read:") else truth
+            wanted = "\n".join(parse(truth)[0].texts()) if name.startswith("read:") else truth
             labels = coverage(texts, wanted)
         samples.append(Sample(name, _site(name, address, html), html, page, labels, opinion, truth))
     return samples
