@@ -16,10 +16,10 @@ import shlex
 import shutil
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 _NAMED = 50  # entries of a list that are named one by one
@@ -40,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _main(arguments)
     except KeyboardInterrupt:
         return _say(INTERRUPTED, "interrupted; the same command goes on from here")
+    finally:
+        if signal.getsignal(signal.SIGALRM) is _interrupt:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _main(arguments: Sequence[str] | None) -> int:
@@ -73,15 +76,32 @@ class _Interrupted(KeyboardInterrupt):
     text (as dataclasses do), Python ends by the signal although it was caught."""
 
 
-def _interrupt(number: int, frame: object) -> None:
-    raise _Interrupted(number)
+#: Modules whose locks must not be left taken, and the functions of theirs that may wait for long.
+_LOCKING = ("threading", "queue", "concurrent.futures", "weakref", "_weakrefset")
+_WAITING = ("wait", "_wait_for_tstate_lock")
+_LATER = 0.01  # seconds
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raises, unless a lock of the standard library is just being taken or given: it would stay
+    taken, and who waits for it would for ever. Then the signal is put off."""
+    if frame is not None and frame.f_code.co_name not in _WAITING:
+        module = frame.f_globals.get("__name__", "")
+        if any(module == name or module.startswith(f"{name}.") for name in _LOCKING):
+            return _put_off()
+    raise _Interrupted
+
+
+def _put_off() -> None:
+    signal.signal(signal.SIGALRM, _interrupt)
+    signal.setitimer(signal.ITIMER_REAL, _LATER)
 
 
 def _ignored(problem: sys.UnraisableHookArgs) -> None:
-    """A signal that came while Python ran what it ignores errors of (a finaliser, the callback of a
-    weak reference) would be lost: it is sent again. Of other such errors Python tells as ever."""
+    """A signal that came while Python ran what it ignores errors of (a finaliser) would be lost: it
+    is put off. Of other such errors Python tells as ever."""
     if isinstance(problem.exc_value, _Interrupted):
-        threading.Timer(0.01, os.kill, (os.getpid(), problem.exc_value.args[0])).start()
+        _put_off()
     else:
         sys.__unraisablehook__(problem)
 

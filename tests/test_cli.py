@@ -325,6 +325,41 @@ def test_an_interrupt_that_python_would_ignore_is_not_lost() -> None:
     assert done.stderr == "curation: interrupted; the same command goes on from here\n"
 
 
+@pytest.mark.parametrize(
+    ("module", "function", "taken"),
+    [
+        ("threading", "__enter__", False),
+        ("concurrent.futures.thread", "submit", False),
+        ("threading", "wait", True),  # may be for long
+        ("threads", "submit", True),
+    ],
+)
+def test_an_interrupt_leaves_no_lock_of_the_library_taken(
+    module: str, function: str, taken: bool
+) -> None:
+    """Code of these names takes a lock, and then a signal comes."""
+    code = f"""if True:
+        import signal, sys, threading, time
+        from curation import cli
+
+        body = ("lock.acquire()", "signal.raise_signal(signal.SIGTERM)", "lock.release()")
+        place = {{"__name__": "{module}", "signal": signal}}
+        exec("def {function}(lock): " + "; ".join(body), place)
+
+        def run(arguments):
+            lock = threading.Lock()
+            try:
+                place["{function}"](lock)
+                time.sleep(60)
+            finally:
+                print(lock.locked())
+
+        cli._main = run
+        sys.exit(cli.main([]))"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stdout) == (75, f"{taken}\n"), done.stderr
+
+
 def test_parquet_jsonl_and_text_inputs(tmp_path: Path) -> None:
     text = "A line of text that says a thing.\n" * 20
     pq.write_table(
