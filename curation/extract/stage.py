@@ -61,7 +61,7 @@ class Extract(Editor):
     favor_precision: bool = True
     """trafilatura: less text, surer to be the main content."""
     threshold: float = Field(0.5, ge=0, le=1)
-    """blocks: probability of being main content from which on a block is kept."""
+    """blocks: probability of main content to keep a block."""
     markdown: bool = False
     """blocks: Markdown instead of plain text."""
     tables: bool = True
@@ -69,7 +69,7 @@ class Extract(Editor):
     links: bool = False
     """blocks: write links as in Markdown, with their addresses."""
     metadata: bool = False
-    """blocks: signals `title` and `date` (YYYY-MM-DD), as the page's markup tells them."""
+    """blocks: signals `title` and `date` (YYYY-MM-DD)."""
     max_bytes: int = Field(20_000_000, gt=0)
     """Bytes of a body. Common Crawl cuts at 1 MiB (5 MiB since 2025)."""
     max_tags: int = Field(1_000_000, gt=0)
