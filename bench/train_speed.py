@@ -136,7 +136,8 @@ def ours(*overrides: str, length: int = 2048) -> Run:
         waited = sum(line["data_wait"] * line["seconds"] for line in timed) / sum(seconds)
         memory = max(line["memory_allocated"] or 0 for line in timed) / 2**30
         assert first is not None
-        return _result(case, setting, length, seconds, memory, waited, first)
+        spread = (statistics.median(seconds), min(seconds), max(seconds))
+        return Result(case, setting.gpus, length, *spread, len(seconds), memory, waited, first)
 
     return run
 
@@ -218,19 +219,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _last(log: Path) -> str:
     return " | ".join(log.read_text(errors="replace").splitlines()[-12:])
-
-
-def _result(
-    case: str,
-    setting: Setting,
-    length: int,
-    seconds: list[float],
-    memory: float,
-    waited: float,
-    first: float,
-) -> Result:
-    spread = (statistics.median(seconds), min(seconds), max(seconds))
-    return Result(case, setting.gpus, length, *spread, len(seconds), memory, waited, first)
 
 
 # ---------------------------------------------------------------- the table

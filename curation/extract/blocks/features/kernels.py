@@ -11,40 +11,38 @@ from typing import Any
 
 import numpy as np
 
-from curation.extract.blocks.page import ANCESTORS, BLOCK, ELEMENT
-from curation.text.cache import inline, kernel
-
-_element = (ELEMENT.names or ()).index
-E_PARENT = _element("parent")
-E_DEPTH = _element("depth")
-E_TAG = _element("tag")
-E_FIRST = _element("first")
-E_STOP = _element("stop")
-E_HINTS = _element("hints")
-E_HINTS_STOP = _element("hints_stop")
-E_ANCESTORS = _element("ancestors")
-E_KIND = _element("kind")
-E_LEVEL = _element("level")
-E_LISTS = _element("lists")
-(
-    B_START,
-    B_STOP,
-    B_ELEMENT,
-    B_LEAF,
-    B_CHARACTERS,
-    B_WORDS,
-    B_SHORT_WORDS,
-    B_LETTERS,
-    B_SINGLES,
-    B_CAPITALS,
-    B_DIGITS,
-    B_COMMAS,
-    B_TERMINALS,
-    B_ENDS,
+from curation.extract.blocks.kernels import (
     B_BREAKS,
+    B_CAPITALS,
+    B_CHARACTERS,
+    B_COMMAS,
+    B_DIGITS,
+    B_ELEMENT,
+    B_ENDS,
+    B_LEAF,
+    B_LETTERS,
     B_LINK_CHARACTERS,
     B_LINKS,
-) = range(len(BLOCK.names or ()))
+    B_SHORT_WORDS,
+    B_SINGLES,
+    B_START,
+    B_STOP,
+    B_TERMINALS,
+    B_WORDS,
+    E_ANCESTORS,
+    E_DEPTH,
+    E_FIRST,
+    E_HINTS,
+    E_HINTS_STOP,
+    E_KIND,
+    E_LEVEL,
+    E_LISTS,
+    E_PARENT,
+    E_STOP,
+    E_TAG,
+)
+from curation.extract.blocks.page import ANCESTORS
+from curation.text.cache import inline, kernel
 
 
 def _bits(names: str) -> int:
