@@ -230,10 +230,17 @@ CASES: dict[str, Run] = {
     "reference": reference(),
     "gristmill-flex": ours("model.attention=flex"),
     "gristmill-causal": ours("model.document_mask=false"),
-    "gristmill-gathered": ours("parallel.reshard=false"),
+    "gristmill-flash4": ours("model.attention=flash4"),
+    "gristmill-resharded": ours("parallel.reshard=true"),
+    "gristmill-fitted": ours("train.micro_batch=null"),
     "gristmill-selective": ours("parallel.activations=selective"),
     "gristmill-fp8": ours("parallel.fp8=true"),
+    "gristmill-fp8-flash4": ours("parallel.fp8=true", "model.attention=flash4"),
     "gristmill-8192": ours(length=8192),
+    "gristmill-8192-flash4": ours("model.attention=flash4", length=8192),
+    "gristmill-8192-flash4-causal": ours(
+        "model.attention=flash4", "model.document_mask=false", length=8192
+    ),
     "gristmill-8192-flex": ours("model.attention=flex", length=8192),
     "gristmill-8192-causal": ours("model.document_mask=false", length=8192),
     "reference-8192": reference(length=8192),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -15,6 +18,7 @@ from torch import Tensor
 from training import attention
 from training.attention import Backend, Mask, attend, choose, prepare, seen
 from training.config import ConfigError
+from training.flash4 import flash4
 from training.layout import Layout, MaskKind, layout_of
 
 KINDS: tuple[MaskKind, ...] = get_args(MaskKind)
@@ -208,17 +212,90 @@ def test_varlen_is_called_as_each_version_of_torch_wants(
     equal(layout(kind), "varlen", document_mask, heads())
 
 
+# ---------------------------------------------------------------- flash4
+
+
+def _forward(
+    q: Tensor, k: Tensor, v: Tensor, *, causal: bool, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor,
+    max_seqlen_q: int, max_seqlen_k: int, return_lse: bool,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """With the arguments of flash-attn-4, and its five results."""
+    assert return_lse
+    assert cu_seqlens_q is cu_seqlens_k
+    out = by_bounds(q, k, v, cu_seqlens_q, max_seqlen_q, causal)
+    return out, torch.zeros(q.shape[1], len(q)), None, None, None
+
+
+def _backward(
+    q: Tensor, k: Tensor, v: Tensor, out: Tensor, gradient: Tensor, lse: Tensor, *, causal: bool,
+    deterministic: bool, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor, max_seqlen_q: int,
+    max_seqlen_k: int,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    assert lse.shape == (q.shape[1], len(q))
+
+    def own() -> tuple[Tensor, ...]:
+        inputs = [x.detach().requires_grad_() for x in (q, k, v)]
+        again = by_bounds(*inputs, cu_seqlens_q, max_seqlen_q, causal)
+        torch.testing.assert_close(again, out)
+        return torch.autograd.grad(again, inputs, gradient)
+
+    with ThreadPoolExecutor(1) as threads:  # in this one, an operator has no autograd in it
+        return threads.submit(own).result()
+
+
+@pytest.mark.parametrize("document_mask", [True, False])
+@pytest.mark.parametrize("kind", ["causal", "both"])
+def test_flash4_is_called_as_it_wants(
+    kind: MaskKind, document_mask: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "both" and not document_mask:
+        pytest.skip("refused by the configuration")
+    module = SimpleNamespace(_flash_attn_fwd=_forward, _flash_attn_bwd=_backward)
+    for name in ("flash_attn", "flash_attn.cute"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "flash_attn.cute.interface", module)
+    equal(layout(kind), "flash4", document_mask, heads())
+
+
+def test_flash4_has_the_shapes_that_it_says() -> None:
+    """What torch.compile goes by."""
+    q, k, v = (x[0] for x in heads())
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
+        out, denominators = flash4(q, k, v, torch.tensor([0, LENGTH]), LENGTH, True)
+    assert out.shape == q.shape
+    assert (denominators.shape, denominators.dtype) == ((4, LENGTH), torch.float32)
+
+
+def test_flash4_without_its_package_or_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    choices = ("flash4", torch.device("cuda"), torch.bfloat16, "causal")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    with pytest.raises(ConfigError, match=r"flash4 wants a Hopper GPU or a later one$"):
+        choose(*choices)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(attention.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"flash4 wants the package flash-attn-4 [^\n]+$"):
+        choose(*choices)
+    monkeypatch.setattr(attention.importlib.util, "find_spec", lambda name: name)
+    assert choose(*choices) == "flash4"
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 @pytest.mark.parametrize("document_mask", [True, False])
 @pytest.mark.parametrize(
-    ("backend", "kind"), [("varlen", "causal"), ("varlen", "both"), *(("flex", k) for k in KINDS)]
+    ("backend", "kind"),
+    [
+        *((name, k) for name in ("varlen", "flash4") for k in KINDS[:2]),
+        *(("flex", k) for k in KINDS),
+    ],
 )
 def test_kernels_of_the_gpu_are_the_dense_mask(
     backend: Backend, kind: MaskKind, document_mask: bool, kv_heads: int
 ) -> None:
     if kind == "both" and not document_mask:
         pytest.skip("refused by the configuration")
+    if backend == "flash4":
+        pytest.importorskip("flash_attn.cute", reason="wants flash-attn-4")
     lengths = [[300, 12, 200], [512], [100, 100, 100, 100, 112]]
     made = layout(kind, lengths, 512)
     moved = {

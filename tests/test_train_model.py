@@ -15,6 +15,7 @@ from training import config as knobs
 from training.layout import IGNORED, Layout, layout_of
 from training.model import Shape, Transformer, initial, rotate, rotations
 from training.parallel import fill
+from training.swiglu import plain, swiglu
 
 VOCAB, LENGTH = 131, 24
 BASE = (
@@ -260,3 +261,26 @@ def test_flex_gives_the_logits_of_sdpa(kind: Any) -> None:
     with torch.no_grad():
         found = [made(f"model.attention={name}")[1](tokens(), layout) for name in ("flex", "sdpa")]
     torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
+
+
+# ---------------------------------------------------------------- kernels
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(3, 5, 4, 2, 1408), (7, 1, 2, 8), (2, 2, 2, 513), (0, 2, 16)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_kernel_of_swiglu_gives_the_gradient_of_the_plain_form(
+    shape: tuple[int, ...], dtype: torch.dtype, compiled: bool
+) -> None:
+    torch.compiler.reset()
+    generator = torch.Generator("cuda").manual_seed(5)
+    both = torch.randn(shape, generator=generator, device="cuda", dtype=dtype).requires_grad_()
+    slopes = torch.randn((*shape[:-2], shape[-1]), generator=generator, device="cuda", dtype=dtype)
+    exact = both.detach().double().requires_grad_()
+    (expected,) = torch.autograd.grad(plain(exact), exact, slopes.double())
+    function = torch.compile(swiglu) if compiled else swiglu
+    out = function(both)
+    (found,) = torch.autograd.grad(out, both, slopes)
+    torch.testing.assert_close(out, plain(exact).to(dtype), rtol=1.6e-2, atol=1e-5)
+    torch.testing.assert_close(found, expected.to(dtype))

@@ -75,7 +75,7 @@ def test_the_micro_batch_is_the_largest_that_leaves_a_tenth_free(
 
 def test_gradients_that_are_not_reduced_before_the_last_micro_batch_cost_memory() -> None:
     """fp32 of all parameters, and all of them gathered in bf16 rather than two blocks."""
-    config = load("1.4b", NO_DATA)
+    config = load("1.4b", [*NO_DATA, "parallel.reshard=true"])
     kept = changed(config, parallel__reshard=False)
     own = shape(config)
     more = plan.memory(kept, own, 4).gathered - plan.memory(config, own, 4).gathered
@@ -104,9 +104,9 @@ def test_an_open_micro_batch_wants_whole_shares_of_the_batch() -> None:
 def test_memory_of_the_reference_run() -> None:
     """Measured with the same sizes: 68 GiB at 16 rows of 2,048 tokens on one GPU; 21 GiB with full
     activation checkpointing."""
-    config = load("1.4b", NO_DATA)
+    config = load("1.4b", [*NO_DATA, "parallel.reshard=true"])
     assert plan.plan(config, 1).memory.total / plan.GIB == pytest.approx(68, rel=0.1)
-    full = load("1.4b", [*NO_DATA, "parallel.activations=full"])
+    full = changed(config, parallel__activations="full")
     assert plan.plan(full, 1).memory.total / plan.GIB == pytest.approx(21, rel=0.25)
 
 

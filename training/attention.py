@@ -2,11 +2,13 @@
 
 What may live here: choosing a backend, making its mask of a layout once per micro-batch, and
 calling it. `visible` is the definition of the mask kinds: `sdpa` makes a dense mask of it, `flex`
-its blocks; `varlen` knows the boundaries of documents only, so that it cannot do prefixes.
+its blocks; `varlen` and `flash4` know the boundaries of documents only, so that they cannot do
+prefixes.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,9 +22,10 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from torch.nn.attention.varlen import varlen_attn
 
 from training.config import ConfigError
+from training.flash4 import flash4
 from training.layout import Layout
 
-Backend = Literal["varlen", "flex", "sdpa"]
+Backend = Literal["varlen", "flash4", "flex", "sdpa"]
 Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 #: Names of its parameters, which differ from one version of torch to the next.
@@ -34,19 +37,24 @@ class Mask:
     """What a backend needs of a layout."""
 
     backend: Backend
-    causal: bool = False  # varlen, sdpa without a dense mask: no token sees a later one
+    causal: bool = False  # without dense mask or blocks: no token sees a later one
     dense: Tensor | None = None  # sdpa: (rows, 1, L, L) bool, True where the query sees the key
     blocks: BlockMask | None = None  # flex
-    starts: Tensor | None = None  # varlen: (n,) int32, first tokens of documents, then the end
-    longest: int = 0  # varlen: tokens of the longest document
+    #: varlen and flash4: first tokens of documents, then the end: (n,) int32
+    starts: Tensor | None = None
+    longest: int = 0  # varlen and flash4: tokens of the longest document
 
 
 def choose(wanted: str, device: torch.device, dtype: torch.dtype, kind: str) -> Backend:
     """The backend for a device, a precision and a kind of mask. Raises ConfigError for one that
     cannot do it."""
     lacking = _lacking(device, dtype, kind)
-    if wanted == "varlen" and lacking:
-        raise ConfigError(f"model.attention: varlen wants {lacking}")
+    if wanted == "flash4":
+        lacking = lacking or _lacking_flash4(device)
+    if wanted in ("varlen", "flash4") and lacking:
+        raise ConfigError(f"model.attention: {wanted} wants {lacking}")
+    if wanted == "flash4":
+        return "flash4"
     if wanted == "varlen" or (wanted == "auto" and not lacking):
         return "varlen"
     if wanted == "flex" and device.type == "cpu" and torch.is_grad_enabled():
@@ -67,6 +75,17 @@ def _lacking(device: torch.device, dtype: torch.dtype, kind: str) -> str:
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "an Ampere GPU or a later one"
     return ""
+
+
+def _lacking_flash4(device: torch.device) -> str:
+    """What flash4 wants above that."""
+    if torch.cuda.get_device_capability(device) < (9, 0):
+        return "a Hopper GPU or a later one"
+    try:
+        found = importlib.util.find_spec("flash_attn.cute")
+    except ModuleNotFoundError:
+        found = None
+    return "" if found else "the package flash-attn-4 (pip install 'gristmill[flash4]')"
 
 
 # ---------------------------------------------------------------- masks
@@ -109,7 +128,7 @@ def prepare(layout: Layout, backend: Backend, document_mask: bool = True) -> Mas
     row before it, whatever the layout's kind."""
     rows, length = layout.documents.shape
     device = layout.documents.device
-    if backend == "varlen":
+    if backend in ("varlen", "flash4"):
         if not document_mask:
             starts = torch.arange(0, rows * length + 1, length, dtype=torch.int32, device=device)
             return Mask(backend, causal=True, starts=starts, longest=length)
@@ -133,6 +152,11 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     (rows, L, heads * width)."""
     if mask.backend == "varlen":
         return _attend_varlen(q, k, v, mask)
+    if mask.backend == "flash4":
+        assert mask.starts is not None
+        flat = (x.flatten(0, 1) for x in (q, k, v))
+        attended: Tensor = flash4(*flat, mask.starts, mask.longest, mask.causal)[0]
+        return attended.view(q.shape).flatten(2)
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     shared = q.shape[1] != k.shape[1]
     if mask.backend == "flex":

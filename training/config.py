@@ -81,9 +81,10 @@ class Model:
     init_std: float = 0.02
     """Standard deviation of the weights at the start; matrices that write to the residual stream
     have it divided by sqrt(2 * layers) (GPT-2)."""
-    attention: Literal["auto", "varlen", "flex", "sdpa"] = "auto"
+    attention: Literal["auto", "varlen", "flash4", "flex", "sdpa"] = "auto"
     """The attention kernel; `auto`: varlen where there is one for the device, precision and mask,
-    else flex on a GPU, else sdpa with a dense mask."""
+    else flex on a GPU, else sdpa with a dense mask. `flash4`: faster than varlen on a Hopper GPU
+    or a later one, with the package flash-attn-4 (`gristmill[flash4]`)."""
     document_mask: bool = True
     """Tokens attend to their own document only; otherwise to the whole row before them."""
 
@@ -384,10 +385,12 @@ def _problems(config: Config) -> Iterator[tuple[str, str]]:
         yield "parallel.fp8", "wants parallel.precision=bf16"
     if parallel.fp8 and parallel.tensor > 1:
         yield "parallel.fp8", f"wants parallel.tensor=1, not {parallel.tensor}"
-    if model.attention == "varlen" and parallel.precision == "fp32":
-        yield "model.attention", "varlen wants parallel.precision=bf16 or fp16"
-    if model.attention == "varlen" and config.objective.kind in ("prefix", "span"):
-        yield "model.attention", f"varlen cannot do objective.kind={config.objective.kind}"
+    if model.attention in ("varlen", "flash4"):
+        if parallel.precision == "fp32":
+            yield "model.attention", f"{model.attention} wants parallel.precision=bf16 or fp16"
+        if config.objective.kind in ("prefix", "span"):
+            kind = config.objective.kind
+            yield "model.attention", f"{model.attention} cannot do objective.kind={kind}"
     if config.optimizer.min_lr > config.optimizer.lr:
         yield "optimizer.min_lr", f"{config.optimizer.min_lr} is above optimizer.lr"
     if config.optimizer.kind == "sophia" and parallel.tensor * parallel.pipeline > 1:

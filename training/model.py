@@ -27,6 +27,7 @@ from training.config import ConfigError
 from training.layout import Layout
 from training.loss import linear_cross_entropy
 from training.sampled import drawn
+from training.swiglu import swiglu
 
 VOCABULARY_MULTIPLE = 128  # rows of the embedding are filled up to this
 
@@ -116,8 +117,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(rows, L, dim) to the same."""
-        gate, up = self.w13(x).unflatten(-1, (-1, 2, self.part)).unbind(-2)
-        out: Tensor = self.w2((F.silu(gate) * up).flatten(-2))
+        both = self.w13(x).unflatten(-1, (-1, 2, self.part))
+        out: Tensor = self.w2(swiglu(both).flatten(-2))
         return out
 
 

@@ -54,7 +54,7 @@ KEPT = frozenset(
         "aten._scaled_dot_product_efficient_attention.default",
         "aten._scaled_dot_product_cudnn_attention.default",
         "aten._scaled_dot_product_flash_attention_for_cpu.default",
-        *("torch_attn._varlen_attn.default", "flex_attention"),
+        *("torch_attn._varlen_attn.default", "gristmill.flash4.default", "flex_attention"),
     }
 )
 
@@ -165,7 +165,8 @@ def _fully_shard(model: Transformer, parallel: knobs.Parallel, world: World) -> 
     fully_shard(model, **options, reshard_after_forward=False)
     for module in model.modules():
         if isinstance(module, FSDPModule):
-            module.set_gradient_divide_factor(1.0)  # the loss is divided by all labels already
+            if world.data_ranks > 1:  # one rank would divide by 1, and copy for it
+                module.set_gradient_divide_factor(1.0)  # the loss is divided by all labels
             module.set_force_sum_reduction_for_comms(True)  # gloo has sums only
 
 
