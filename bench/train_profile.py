@@ -34,10 +34,10 @@ STEPS = 3  # that are profiled together
 #: The first pattern that a kernel's name has.
 CLASSES = {
     "communication": r"nccl",
-    "attention": r"flash|fmha|flex_attention|cudnn.*sdpa|mha|cute",
+    # the last: of keys' and values' gradients over the query heads that share them
+    "attention": r"reduce_kernel.*BFloat16|flash|fmha|flex_attention|cudnn.*sdpa|mha|cute",
     "matrix products": r"nvjet|gemm|cutlass|xmma|cublas|scaled_mm|splitKreduce",
     "shards: gather, reduce, cast": r"split_with_sizes|chunk_cat|CatArray|Copy<|copy_kernel",
-    "sums of norms' gradients": r"reduce_kernel.*BFloat16",
     "optimiser, norm, clip": r"FusedAdam|adam|LpNorm|lpnorm|multi_tensor_apply|BinaryOpScalar",
     "pointwise, compiled": r"triton_|^_kernel",
     "memory": r"^Mem(cpy|set)",
