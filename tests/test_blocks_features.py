@@ -64,12 +64,12 @@ def page_of(html: str) -> Page:
 
 
 def column(html: str, name: str) -> list[float]:
-    values: list[float] = features(page_of(html), WEIGHTS).matrix[:, NAMES.index(name)].tolist()
+    values: list[float] = features(page_of(html), WEIGHTS)[:, NAMES.index(name)].tolist()
     return values
 
 
 def assert_same(page: Page) -> None:
-    found = features(page, WEIGHTS).matrix[:, : len(NAMES)]
+    found = features(page, WEIGHTS)[:, : len(NAMES)]
     wanted = np.array(reference.features(page, WEIGHTS), np.float64).reshape(-1, len(NAMES))
     assert found.shape == wanted.shape
     differing = ~np.isclose(found, wanted, rtol=1e-5, atol=1e-5).all(axis=0)
@@ -98,10 +98,10 @@ def test_words_of_kernel_and_reference_agree(text: str) -> None:
 def test_context_of_kernel_and_reference_agree(html: str, seed: int) -> None:
     page = page_of(html)
     chances = np.random.default_rng(seed).random(len(page.blocks))
-    wanted = reference.context(page, WEIGHTS, chances.tolist())
+    wanted = reference.context(page, chances.tolist())
     found = features(page, WEIGHTS)
     add_context(page, found, chances)
-    context = found.matrix[:, len(NAMES) :]
+    context = found[:, len(NAMES) :]
     assert np.allclose(context, np.array(wanted).reshape(-1, len(CONTEXT)), rtol=1e-5)
 
 
@@ -110,7 +110,7 @@ def test_names_are_distinct() -> None:
 
 
 def test_a_page_without_text_has_no_rows() -> None:
-    assert features(page_of(""), WEIGHTS).matrix.shape == (0, len(NAMES) + len(CONTEXT))
+    assert features(page_of(""), WEIGHTS).shape == (0, len(NAMES) + len(CONTEXT))
 
 
 def test_words_are_the_same_in_capitals_and_whatever_the_digits() -> None:

@@ -28,7 +28,7 @@ from bench.extraction import corpus
 from bench.extraction.corpus import FOLDS, Sample
 from curation.extract.blocks import features as blocks_features
 from curation.extract.blocks.ensemble import Ensemble, probabilities, rounded_down
-from curation.extract.blocks.features import NAMES, Features, Weights
+from curation.extract.blocks.features import NAMES, Weights
 from curation.extract.blocks.features.reference import pair, slot
 from curation.extract.blocks.model import FILE, Model
 
@@ -79,15 +79,15 @@ class Trainer:
         """The model trained on all folds but these. What the second look learns from was said by
         first looks that had not seen the page's fold."""
         out = frozenset(without)
-        both = self._features(out)
-        for sample, found in zip(self.samples, both, strict=True):
-            chances = probabilities(self._first(out | {sample.fold}).sums(found.matrix))
-            blocks_features.add_context(sample.page, found, chances)
-        matrix = np.concatenate([found.matrix for found in both])
-        second = self._trees(matrix, out, SECOND)
+        matrices = self._matrices(out)
+        for sample, matrix in zip(self.samples, matrices, strict=True):
+            chances = probabilities(self._first(out | {sample.fold}).sums(matrix))
+            blocks_features.add_context(sample.page, matrix, chances)
+        both = np.concatenate(matrices)
+        second = self._trees(both, out, SECOND)
         return Model(self.weights(out), self._first(out), second)
 
-    def _features(self, without: frozenset[int]) -> list[Features]:
+    def _matrices(self, without: frozenset[int]) -> list[NDArray[np.float32]]:
         """Features of all samples, each with weights that have not seen its fold, nor those."""
         return [
             blocks_features.features(sample.page, self.weights(without | {sample.fold}))
@@ -96,8 +96,8 @@ class Trainer:
 
     def _first(self, without: frozenset[int]) -> Ensemble:
         if without not in self._firsts:
-            matrix = np.concatenate([found.matrix for found in self._features(without)])
-            self._firsts[without] = self._trees(matrix[:, : len(NAMES)], without, FIRST)
+            matrix = np.concatenate(self._matrices(without))[:, : len(NAMES)]
+            self._firsts[without] = self._trees(matrix, without, FIRST)
         return self._firsts[without]
 
     def _trees(self, matrix: NDArray[np.float32], without: frozenset[int], trees: int) -> Ensemble:

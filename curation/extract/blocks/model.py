@@ -50,9 +50,9 @@ class Model:
 
     def probabilities(self, page: Page) -> NDArray[np.float64]:
         """Of each block of the page, in order."""
-        found = features(page, self.weights)
-        add_context(page, found, ensemble.probabilities(self.first.sums(found.matrix)))
-        return ensemble.probabilities(self.second.sums(found.matrix))
+        matrix = features(page, self.weights)
+        add_context(page, matrix, ensemble.probabilities(self.first.sums(matrix)))
+        return ensemble.probabilities(self.second.sums(matrix))
 
 
 @cache

@@ -63,14 +63,11 @@ NAMES = _names()
 
 #: Names of the columns that only a second look sees: the probabilities of the block and its
 #: neighbours; means around it and in its parent, weighted by the square root of characters; the
-#: share of all that lies before it; the highest on the page, up to the block and from it on; that
-#: of the heading before it (-1: none); means of its groups and containers.
+#: share of all that lies before it; the highest on the page, up to the block and from it on.
 CONTEXT = (
     *(f"chance{at:+d}" for at in range(-kernels.NEAR, kernels.NEAR + 1)),
     *(f"chances_around{width}" for width in kernels.AROUND),
     *("chances_parent", "chances_before", "highest", "highest_before", "highest_after"),
-    *("chance_heading", "chances_page_group", "chances_parent_group"),
-    *(f"chances_container{i + 1}" for i in range(kernels.LEVELS)),
 )
 
 
@@ -90,32 +87,21 @@ def opening_words(page: Page) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
     return words, counts
 
 
-class Features(NamedTuple):
-    """`matrix` (float32, a row a block): columns NAMES, then those of CONTEXT, 0 until
-    `add_context` fills them. `ties` (int32, a row a block): the numbers of its two groups, the
-    heading before it (-1: none) and its containers."""
-
-    matrix: NDArray[np.float32]
-    ties: NDArray[np.int32]
-
-
-def features(page: Page, weights: Weights) -> Features:
-    """The features of all blocks, in time linear in the page's records."""
+def features(page: Page, weights: Weights) -> NDArray[np.float32]:
+    """The matrix of a row a block, in time linear in the page's records: columns NAMES, then those
+    of CONTEXT, 0 until `add_context` fills them."""
     matrix = np.zeros((len(page.blocks), len(NAMES) + len(CONTEXT)), np.float32)
-    ties = np.zeros((len(page.blocks), kernels.TIES), np.int32)
     if len(matrix):
         records = _matrix(page.elements), _matrix(page.blocks)
-        words = opening_words(page)
-        kernels.features(*records, page.hints, page.text, *words, *weights, matrix, ties)
-    return Features(matrix, ties)
+        kernels.features(*records, page.hints, page.text, *opening_words(page), *weights, matrix)
+    return matrix
 
 
-def add_context(page: Page, found: Features, chances: NDArray[np.float64]) -> None:
+def add_context(page: Page, matrix: NDArray[np.float32], chances: NDArray[np.float64]) -> None:
     """Fills what only a second look sees, from the probabilities that a first look gave."""
-    matrix, ties = found
     if len(matrix):
         records = _matrix(page.elements), _matrix(page.blocks)
-        kernels.context(*records, ties, chances, len(NAMES), matrix)
+        kernels.context(*records, chances, len(NAMES), matrix)
 
 
 def _matrix(records: NDArray[np.void]) -> NDArray[np.int32]:

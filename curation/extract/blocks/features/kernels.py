@@ -59,8 +59,6 @@ LEVELS = 3  # containers around a block that are looked at
 WINDOWS = (2, 5, 12, 30)
 NEIGHBOURS = (-2, -1, 1, 2)
 FAR = 99  # distances beyond count as this
-GROUPS = 2
-TIES = GROUPS + 1 + LEVELS
 NEAR = 3  # blocks on either side whose probabilities are looked at
 AROUND = (3, 8)  # widths of windows of probabilities
 HALF = 0.55  # the share of the page's prose that the smallest `half` container holds
@@ -169,9 +167,8 @@ def features(
     hint_weights: Any,
     word_weights: Any,
     out: Any,
-    ties: Any,
 ) -> None:
-    """Fills `out` (float32, a row a block, features first) and `ties` (int32, blocks x TIES)."""
+    """Fills `out` (float32, a row a block, features first)."""
     n, m = len(blocks), len(elements)
 
     # Sums over the blocks before each block: characters, those of links, those of prose.
@@ -281,7 +278,6 @@ def features(
             sums[which, at, 2] += linked[i + 1] - linked[i]
             sums[which, at, 3] += prose[i + 1] - prose[i]
             sums[which, at, 4] += blocks[i, B_ENDS]
-            ties[i, which] = at
 
     # Landmarks: the first heading of level 1, the block most like the title, the next prose.
     headline, titled = -1, -1
@@ -430,22 +426,18 @@ def features(
                 row[k + 5] = score[j]
                 row[k + 6] = chain[j, 1] == chain[i, 1]
             k += 7
-        ties[i, GROUPS] = heading
-        for level in range(LEVELS):
-            ties[i, GROUPS + 1 + level] = chain[i, level + 1]
         if elements[here, E_LEVEL]:
             heading = i
         since = 1 if mine > 0 else min(FAR, since + 1)
 
 
 @kernel
-def context(elements: Any, blocks: Any, ties: Any, chances: Any, column: int, out: Any) -> None:
+def context(elements: Any, blocks: Any, chances: Any, column: int, out: Any) -> None:
     """Fills `out` (float32, a row a block) from `column` on with CONTEXT, from the blocks'
     probabilities (float64)."""
     n, m = len(blocks), len(elements)
     sizes, kept = np.zeros(n + 1), np.zeros(n + 1)
     of_parent = np.zeros((m, 2))
-    of_group = np.zeros((GROUPS, table_size(n), 2))
     highest = 0.0
     for i in range(n):
         size = np.sqrt(blocks[i, B_CHARACTERS])
@@ -453,9 +445,6 @@ def context(elements: Any, blocks: Any, ties: Any, chances: Any, column: int, ou
         parent = max(0, elements[blocks[i, B_ELEMENT], E_PARENT])
         of_parent[parent, 0] += size
         of_parent[parent, 1] += size * chances[i]
-        for g in range(GROUPS):
-            of_group[g, ties[i, g], 0] += size
-            of_group[g, ties[i, g], 1] += size * chances[i]
         highest = max(highest, chances[i])
     before, k = 0.0, column
     for i in range(n):
@@ -473,15 +462,6 @@ def context(elements: Any, blocks: Any, ties: Any, chances: Any, column: int, ou
         row[k + 1] = kept[i] / max(1e-9, kept[n])
         row[k + 2] = highest
         row[k + 3] = before
-        heading = ties[i, GROUPS]
-        row[k + 5] = chances[heading] if heading >= 0 else -1.0
-        for g in range(GROUPS):
-            those = of_group[g, ties[i, g]]
-            row[k + 6 + g] = those[1] / max(1.0, those[0])
-        for level in range(LEVELS):
-            a = ties[i, GROUPS + 1 + level]
-            lo, hi = elements[a, E_FIRST], elements[a, E_STOP]
-            row[k + 6 + GROUPS + level] = (kept[hi] - kept[lo]) / max(1.0, sizes[hi] - sizes[lo])
     after = 0.0
     for i in range(n - 1, -1, -1):
         after = max(after, chances[i])

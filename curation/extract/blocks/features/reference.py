@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import log1p, sqrt
 from typing import Any
 
@@ -60,39 +60,25 @@ def features(page: Page, weights: Weights) -> list[list[float]]:
     return _Features(page, weights).rows()
 
 
-def context(page: Page, weights: Weights, chances: Sequence[float]) -> list[list[float]]:
+def context(page: Page, chances: Sequence[float]) -> list[list[float]]:
     """Per block the values of CONTEXT."""
     n = len(page.blocks)
-    features = _Features(page, weights)
     sizes = [sqrt(size) for size in page.blocks["characters"].tolist()]
     kept = [size * chance for size, chance in zip(sizes, chances, strict=True)]
     parents = page.elements["parent"][page.blocks["element"]].clip(0).tolist()
 
-    def mean(those: Iterable[int]) -> float:
-        those = list(those)
+    def mean(those: Sequence[int]) -> float:
         return sum(kept[j] for j in those) / max(1, sum(sizes[j] for j in those))
-
-    def heading(i: int) -> float:
-        headings = [j for j in range(i) if features.level(j)]
-        return chances[headings[-1]] if headings else -1.0
-
-    def inside(element: int) -> range:
-        record = features.elements[element]
-        return range(record["first"], record["stop"])
 
     return [
         [
             *(chances[j] if 0 <= j < n else 0.0 for j in range(i - NEAR, i + NEAR + 1)),
             *(mean(range(max(0, i - width), min(n, i + width + 1))) for width in AROUND),
-            mean(j for j in range(n) if parents[j] == parents[i]),
+            mean([j for j in range(n) if parents[j] == parents[i]]),
             sum(kept[:i]) / max(1e-9, sum(kept)),
             max(chances),
             max(chances[: i + 1]),
             max(chances[i:]),
-            heading(i),
-            mean(features.group(i, "page")),
-            mean(features.group(i, "parent")),
-            *(mean(inside(container)) for container in features.chain(i)[1:]),
         ]
         for i in range(n)
     ]
@@ -193,7 +179,7 @@ class _Features:
             path = self._own_hints(e) + path
         return path
 
-    def chain(self, i: int) -> list[int]:
+    def _chain(self, i: int) -> list[int]:
         """The block's element and LEVELS containers; the document where there are no more."""
         chain = [self.blocks[i]["element"]]
         for element in self._around(chain[0]):
@@ -205,7 +191,7 @@ class _Features:
     def _best(self) -> int:
         votes = [0.0] * len(self.elements)
         for i, prose in enumerate(self.prose):
-            for level, element in enumerate(self.chain(i)):
+            for level, element in enumerate(self._chain(i)):
                 if level:
                     votes[element] += prose / level
         return votes.index(max(votes))
@@ -213,7 +199,7 @@ class _Features:
     def _sum(self, name: str, first: int, stop: int) -> int:
         return sum(block[name] for block in self.blocks[max(0, first) : stop])
 
-    def level(self, i: int) -> int:
+    def _level(self, i: int) -> int:
         return self.elements[self.blocks[i]["element"]]["level"]
 
     # --- groups of features -----------------------------------------------------------------------
@@ -271,24 +257,24 @@ class _Features:
             "hints_least": min(0.0, *scores),
             "hints_nearest": hinted[0] if hinted else 0,
             "hints_own": self._own_hints(self.blocks[i]["element"]),
-            "hints_near": self._path(leaf) - self._path(self.chain(i)[2]),
+            "hints_near": self._path(leaf) - self._path(self._chain(i)[2]),
         }
 
     def _words(self, i: int) -> Values:
         values: Values = {"score": self.scores[i], "title": self.overlaps[i]}
         values.update(heading_score=0, heading_hints=0, heading_level=0, from_heading=FAR)
-        headings = [j for j in range(i) if self.level(j)]
+        headings = [j for j in range(i) if self._level(j)]
         if headings:
             last = headings[-1]
             values["heading_score"] = self.scores[last]
             values["heading_hints"] = self._path(self.blocks[last]["leaf"])
-            values["heading_level"] = self.level(last)
+            values["heading_level"] = self._level(last)
             values["from_heading"] = _clip(i - last)
         return values
 
     def _containers(self, i: int) -> Values:
         values: Values = {}
-        chain = self.chain(i)
+        chain = self._chain(i)
         for level, container in enumerate(chain[1:], 1):
             e = self.elements[container]
             first, stop = e["first"], e["stop"]
@@ -308,20 +294,15 @@ class _Features:
         own = self.elements[chain[0]]
         return {**values, "alike": _clip(self.alike[own["parent"], self.looks[chain[0]]])}
 
-    def group(self, i: int, which: str) -> list[int]:
-        """The blocks of its group of the `page` or of the `parent`."""
-
-        def key(j: int) -> tuple[Any, ...]:
+    def _groups(self, i: int) -> Values:
+        def key(j: int, which: str) -> tuple[Any, ...]:
             element = self.blocks[j]["element"]
             parent = max(0, self.elements[element]["parent"])
             return self.looks[element], parent if which == "parent" else self.looks[parent]
 
-        return [j for j in range(len(self.blocks)) if key(j) == key(i)]
-
-    def _groups(self, i: int) -> Values:
         values: Values = {}
         for which in ("page", "parent"):
-            those = self.group(i, which)
+            those = [j for j in range(len(self.blocks)) if key(j, which) == key(i, which)]
             characters = sum(self.blocks[j]["characters"] for j in those)
             links = sum(self.blocks[j]["link_characters"] for j in those)
             mine = {
@@ -357,9 +338,9 @@ class _Features:
     def _page(self, i: int) -> Values:
         n = len(self.blocks)
         total, prose = self._sum("characters", 0, n), sum(self.prose)
-        headlines = [j for j in range(n) if self.level(j) == 1]
+        headlines = [j for j in range(n) if self._level(j) == 1]
         likeness = [
-            overlap * min(1, b["words"] / 4) * (1.5 if self.level(j) else 1)
+            overlap * min(1, b["words"] / 4) * (1.5 if self._level(j) else 1)
             for j, (overlap, b) in enumerate(zip(self.overlaps, self.blocks, strict=True))
         ]
         titled = likeness.index(max(likeness)) if max(likeness) > 0 else None
@@ -412,7 +393,7 @@ class _Features:
                     "tag": self.elements[block["element"]]["tag"],
                     "hints": hints,
                     "score": self.scores[j],
-                    "same_container": self.chain(i)[1] == self.chain(j)[1],
+                    "same_container": self._chain(i)[1] == self._chain(j)[1],
                 }
             values.update({f"neighbour{at:+d}_{name}": value for name, value in mine.items()})
         return values
