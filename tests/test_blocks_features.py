@@ -15,7 +15,7 @@ from curation.extract.blocks.features import (
     CONTEXT,
     NAMES,
     Weights,
-    context,
+    add_context,
     features,
     opening_words,
     reference,
@@ -69,7 +69,7 @@ def column(html: str, name: str) -> list[float]:
 
 
 def assert_same(page: Page) -> None:
-    found = features(page, WEIGHTS)
+    found = features(page, WEIGHTS)[:, : len(NAMES)]
     wanted = np.array(reference.features(page, WEIGHTS), np.float64).reshape(-1, len(NAMES))
     assert found.shape == wanted.shape
     differing = ~np.isclose(found, wanted, rtol=1e-5, atol=1e-5).all(axis=0)
@@ -99,8 +99,10 @@ def test_context_of_kernel_and_reference_agree(html: str, seed: int) -> None:
     page = page_of(html)
     chances = np.random.default_rng(seed).random(len(page.blocks))
     wanted = reference.context(page, chances.tolist())
-    found = context(page, chances)
-    assert np.allclose(found, np.array(wanted).reshape(-1, len(CONTEXT)), rtol=1e-5)
+    found = features(page, WEIGHTS)
+    add_context(page, found, chances)
+    context = found[:, len(NAMES) :]
+    assert np.allclose(context, np.array(wanted).reshape(-1, len(CONTEXT)), rtol=1e-5)
 
 
 def test_names_are_distinct() -> None:
@@ -108,7 +110,7 @@ def test_names_are_distinct() -> None:
 
 
 def test_a_page_without_text_has_no_rows() -> None:
-    assert features(page_of(""), WEIGHTS).shape == (0, len(NAMES))
+    assert features(page_of(""), WEIGHTS).shape == (0, len(NAMES) + len(CONTEXT))
 
 
 def test_words_are_the_same_in_capitals_and_whatever_the_digits() -> None:

@@ -36,6 +36,14 @@ def test_short_blocks_that_the_text_has_somewhere_are_unknown() -> None:
     assert np.isnan(found).tolist() == [True, False, True]
 
 
+def test_soft_hyphens_and_composed_letters_make_no_other_words() -> None:
+    assert corpus.tokens("Kafe\u0301 auto\u00adnome") == ["Kaf\u00e9", "autonome"]
+    found = segment_labels(
+        ["Sans auto\u00adnome"], {"with": ["autonome"], "without": []}, np.ones(1)
+    )
+    assert found.tolist() == [1]
+
+
 def test_segments_label_the_blocks_that_hold_them() -> None:
     truth = {"with": ["kept  here"], "without": ["- Share this"]}
     found = segment_labels(["It is kept here.", "Share this", "?"], truth, np.zeros(3))

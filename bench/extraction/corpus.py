@@ -20,6 +20,7 @@ import gzip
 import hashlib
 import json
 import re
+import unicodedata
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -75,8 +76,13 @@ def fold(site: str) -> int:
 
 def tokens(text: str) -> list[str]:
     """Words; single characters where the script has no spaces."""
-    words = _TOKEN.findall(text)
+    words = _TOKEN.findall(_plain(text))
     return [t for word in words for t in (word if _SINGLES.search(word) else (word,))]
+
+
+def _plain(text: str) -> str:
+    """The text in NFC, without soft hyphens, as trafilatura and the truths mostly have it."""
+    return unicodedata.normalize("NFC", text.replace("\u00ad", ""))
 
 
 def coverage(blocks: Iterable[str], text: str) -> NDArray[np.float64]:
@@ -130,10 +136,10 @@ def segment_labels(
     Where several blocks hold a segment to keep, those that `opinion` keeps, else all of them.
     """
     labels = np.full(len(blocks), np.nan)
-    texts = [" ".join(block.split()) for block in blocks]
+    texts = [" ".join(_plain(block).split()) for block in blocks]
     for name, label in (("without", 0.0), ("with", 1.0)):
         for segment in truth[name]:
-            wanted = " ".join(segment.split()).removeprefix("- ")
+            wanted = " ".join(_plain(segment).split()).removeprefix("- ")
             if not wanted:
                 continue
             hits = [

@@ -6,16 +6,19 @@ What may live here: own implementations of them, over texts by the names of samp
   precision and recall of 4-gram shingles of words, means over pages; F1 of the two means.
 - trafilatura's evaluation (https://trafilatura.readthedocs.io/en/latest/evaluation.html): segments
   that must and must not stand in the text, white space normalised; all segments counted alike.
+
+WebMainBench (https://github.com/opendatalab/WebMainBench) has whole texts, too: its sample is
+scored as the articles are, with single characters for words where the script has no spaces.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from bench.extraction.corpus import Sample
+from bench.extraction.corpus import Sample, tokens
 
 _WORD = re.compile(r"\w+")
 
@@ -30,9 +33,8 @@ class Score(NamedTuple):
         return 2 * self.precision * self.recall / max(1e-9, self.precision + self.recall)
 
 
-def shingles(text: str, n: int = 4) -> Counter[tuple[str, ...]]:
+def shingles(words: Sequence[str], n: int = 4) -> Counter[tuple[str, ...]]:
     """The runs of `n` words, or all of a shorter text."""
-    words = _WORD.findall(text)
     if 0 < len(words) < n:
         return Counter([tuple(words)])
     return Counter(zip(*(words[i:] for i in range(n)), strict=False))
@@ -40,10 +42,24 @@ def shingles(text: str, n: int = 4) -> Counter[tuple[str, ...]]:
 
 def article(texts: Mapping[str, str], samples: Iterable[Sample]) -> Score:
     """Scores of the pages of the set `aeb`."""
+    return _overlap(texts, samples, "aeb:", _WORD.findall)
+
+
+def main_content(texts: Mapping[str, str], samples: Iterable[Sample]) -> Score:
+    """Scores of the pages of the set `wmb`."""
+    return _overlap(texts, samples, "wmb:", tokens)
+
+
+def _overlap(
+    texts: Mapping[str, str],
+    samples: Iterable[Sample],
+    prefix: str,
+    words: Callable[[str], list[str]],
+) -> Score:
     precision, recall = [], []
-    pages = [sample for sample in samples if sample.name.startswith("aeb:")]
+    pages = [sample for sample in samples if sample.name.startswith(prefix)]
     for sample in pages:
-        wanted, found = shingles(sample.truth), shingles(texts[sample.name])
+        wanted, found = shingles(words(sample.truth)), shingles(words(texts[sample.name]))
         both = (wanted & found).total()
         if found:
             precision.append(both / found.total())

@@ -44,7 +44,7 @@ def main() -> None:
     args = parser.parse_args()
     samples = corpus.load(args.data)
     chances = out_of_fold(Trainer(samples))
-    judged = [s for s in samples if s.name.startswith(("aeb:", "traf:"))]
+    judged = [s for s in samples if s.name.startswith(("aeb:", "traf:", "wmb:"))]
     mine: dict[float, Texts] = {
         threshold: {
             sample.name: render(sample.page, chance >= threshold)
@@ -59,7 +59,7 @@ def main() -> None:
         "resiliparse": _texts(engines.resiliparse, judged),
     }
 
-    print("threshold, and what it gives (precision, recall, F1), cross-validated by site")
+    print("threshold, and what it gives (precision, recall, F1: articles, segments, WebMainBench)")
     for threshold, found in mine.items():
         _print(str(threshold), found, judged)
     print("\nengines, blocks at 0.5")
@@ -84,7 +84,8 @@ def _trafilatura(html: str) -> str:
 
 def _print(name: str, texts: Mapping[str, str], samples: list[Sample]) -> None:
     cells = []
-    for score in (metrics.article(texts, samples), metrics.segments(texts, samples)):
+    for of in (metrics.article, metrics.segments, metrics.main_content):
+        score = of(texts, samples)
         cells += [score.precision, score.recall, score.f1]
     print(f"{name:<24}" + "".join(f"{cell:9.4f}" for cell in cells))
 

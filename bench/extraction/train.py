@@ -28,7 +28,7 @@ from bench.extraction import corpus
 from bench.extraction.corpus import FOLDS, Sample
 from curation.extract.blocks import features as blocks_features
 from curation.extract.blocks.ensemble import Ensemble, probabilities, rounded_down
-from curation.extract.blocks.features import Weights
+from curation.extract.blocks.features import NAMES, Weights
 from curation.extract.blocks.features.reference import pair, slot
 from curation.extract.blocks.model import FILE, Model
 
@@ -79,11 +79,11 @@ class Trainer:
         """The model trained on all folds but these. What the second look learns from was said by
         first looks that had not seen the page's fold."""
         out = frozenset(without)
-        matrices, contexts = self._matrices(out), []
+        matrices = self._matrices(out)
         for sample, matrix in zip(self.samples, matrices, strict=True):
             chances = probabilities(self._first(out | {sample.fold}).sums(matrix))
-            contexts.append(blocks_features.context(sample.page, chances))
-        both = np.hstack([np.concatenate(matrices), np.concatenate(contexts)])
+            blocks_features.add_context(sample.page, matrix, chances)
+        both = np.concatenate(matrices)
         second = self._trees(both, out, SECOND)
         return Model(self.weights(out), self._first(out), second)
 
@@ -96,7 +96,7 @@ class Trainer:
 
     def _first(self, without: frozenset[int]) -> Ensemble:
         if without not in self._firsts:
-            matrix = np.concatenate(self._matrices(without))
+            matrix = np.concatenate(self._matrices(without))[:, : len(NAMES)]
             self._firsts[without] = self._trees(matrix, without, FIRST)
         return self._firsts[without]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from curation.extract.blocks import ensemble
 from curation.extract.blocks.ensemble import Ensemble
-from curation.extract.blocks.features import Weights, context, features
+from curation.extract.blocks.features import Weights, add_context, features
 from curation.extract.blocks.page import Page
 
 #: The package's own model.
@@ -51,9 +51,8 @@ class Model:
     def probabilities(self, page: Page) -> NDArray[np.float64]:
         """Of each block of the page, in order."""
         matrix = features(page, self.weights)
-        chances = ensemble.probabilities(self.first.sums(matrix))
-        both = np.hstack([matrix, context(page, chances)])
-        return ensemble.probabilities(self.second.sums(both))
+        add_context(page, matrix, ensemble.probabilities(self.first.sums(matrix)))
+        return ensemble.probabilities(self.second.sums(matrix))
 
 
 @cache

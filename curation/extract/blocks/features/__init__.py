@@ -61,9 +61,9 @@ def _names() -> tuple[str, ...]:
 #: Names of the columns, in order.
 NAMES = _names()
 
-#: Names of the columns of `context`: the probabilities of the block and its neighbours; means
-#: around it and in its parent, weighted by the square root of characters; the share of all that
-#: lies before it; the highest on the page, up to the block and from it on.
+#: Names of the columns that only a second look sees: the probabilities of the block and its
+#: neighbours; means around it and in its parent, weighted by the square root of characters; the
+#: share of all that lies before it; the highest on the page, up to the block and from it on.
 CONTEXT = (
     *(f"chance{at:+d}" for at in range(-kernels.NEAR, kernels.NEAR + 1)),
     *(f"chances_around{width}" for width in kernels.AROUND),
@@ -88,21 +88,20 @@ def opening_words(page: Page) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
 
 
 def features(page: Page, weights: Weights) -> NDArray[np.float32]:
-    """The matrix (blocks x NAMES), in time linear in the page's records."""
-    out = np.zeros((len(page.blocks), len(NAMES)), np.float32)
-    if len(out):
+    """The matrix of a row a block, in time linear in the page's records: columns NAMES, then those
+    of CONTEXT, 0 until `add_context` fills them."""
+    matrix = np.zeros((len(page.blocks), len(NAMES) + len(CONTEXT)), np.float32)
+    if len(matrix):
         records = _matrix(page.elements), _matrix(page.blocks)
-        kernels.features(*records, page.hints, page.text, *opening_words(page), *weights, out)
-    return out
+        kernels.features(*records, page.hints, page.text, *opening_words(page), *weights, matrix)
+    return matrix
 
 
-def context(page: Page, chances: NDArray[np.float64]) -> NDArray[np.float32]:
-    """What a second look sees beside the features: the matrix (blocks x CONTEXT), made of the
-    probabilities that a first look gave."""
-    out = np.zeros((len(page.blocks), len(CONTEXT)), np.float32)
-    if len(out):
-        kernels.context(_matrix(page.elements), _matrix(page.blocks), chances, out)
-    return out
+def add_context(page: Page, matrix: NDArray[np.float32], chances: NDArray[np.float64]) -> None:
+    """Fills what only a second look sees, from the probabilities that a first look gave."""
+    if len(matrix):
+        records = _matrix(page.elements), _matrix(page.blocks)
+        kernels.context(*records, chances, len(NAMES), matrix)
 
 
 def _matrix(records: NDArray[np.void]) -> NDArray[np.int32]:

@@ -168,7 +168,7 @@ def features(
     word_weights: Any,
     out: Any,
 ) -> None:
-    """Fills `out` (float32, blocks x features)."""
+    """Fills `out` (float32, a row a block, features first)."""
     n, m = len(blocks), len(elements)
 
     # Sums over the blocks before each block: characters, those of links, those of prose.
@@ -432,8 +432,9 @@ def features(
 
 
 @kernel
-def context(elements: Any, blocks: Any, chances: Any, out: Any) -> None:
-    """Fills `out` (float32, blocks x CONTEXT) from the blocks' probabilities (float64)."""
+def context(elements: Any, blocks: Any, chances: Any, column: int, out: Any) -> None:
+    """Fills `out` (float32, a row a block) from `column` on with CONTEXT, from the blocks'
+    probabilities (float64)."""
     n, m = len(blocks), len(elements)
     sizes, kept = np.zeros(n + 1), np.zeros(n + 1)
     of_parent = np.zeros((m, 2))
@@ -445,12 +446,12 @@ def context(elements: Any, blocks: Any, chances: Any, out: Any) -> None:
         of_parent[parent, 0] += size
         of_parent[parent, 1] += size * chances[i]
         highest = max(highest, chances[i])
-    before, k = 0.0, 0
+    before, k = 0.0, column
     for i in range(n):
         row = out[i]
         for j in range(-NEAR, NEAR + 1):
-            row[j + NEAR] = chances[i + j] if 0 <= i + j < n else 0.0
-        k = 2 * NEAR + 1
+            row[column + j + NEAR] = chances[i + j] if 0 <= i + j < n else 0.0
+        k = column + 2 * NEAR + 1
         for q in range(len(AROUND)):
             lo, hi = max(0, i - AROUND[q]), min(n, i + AROUND[q] + 1)
             row[k] = (kept[hi] - kept[lo]) / max(1.0, sizes[hi] - sizes[lo])
