@@ -59,19 +59,27 @@ def blocks(
     markdown: bool = False,
     tables: bool = True,
     links: bool = False,
+    comments: bool = False,
     metadata: bool = False,
 ) -> str | Content:
     """This project's own: blocks of text chosen by a learned model; see `curation.extract.blocks`.
 
     A block is kept if its probability of being main content is at least `threshold`: lower for more
     text, higher for surer text. `markdown` marks headings, quotes, code and tables, `links` writes
-    links as in Markdown; without `tables` they are left out. `metadata` gives the page's own title
-    and date along.
+    links as in Markdown; without `tables` they are left out; with `comments` those of readers are
+    added. `metadata` gives the page's own title and date along.
     """
     from curation.extract.blocks.extract import extract, parse
 
     page, told = parse(html, metadata)
-    text = extract(page, threshold=threshold, markdown=markdown, tables=tables, links=links)
+    text = extract(
+        page,
+        threshold=threshold,
+        markdown=markdown,
+        tables=tables,
+        links=links,
+        comments=comments,
+    )
     return text if told is None else Content(text, *told)
 
 

@@ -28,7 +28,7 @@ from curation.text.characters import table_version
 _OPTIONS = {
     "resiliparse": ("main_content", "alt_texts", "list_bullets"),
     "trafilatura": ("favor_precision",),
-    "blocks": ("threshold", "markdown", "tables", "links", "metadata"),
+    "blocks": ("threshold", "markdown", "tables", "links", "comments", "metadata"),
 }
 #: Distributions whose versions decide the output.
 _LIBRARIES = {
@@ -68,6 +68,8 @@ class Extract(Editor):
     """blocks: keep tables."""
     links: bool = False
     """blocks: write links as in Markdown, with their addresses."""
+    comments: bool = False
+    """blocks: add readers' comments."""
     metadata: bool = False
     """blocks: signals `title` and `date` (YYYY-MM-DD)."""
     max_bytes: int = Field(20_000_000, gt=0)
