@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curation.extract.blocks.choose import choose, covered
+from curation.extract.blocks.choose import choose, covered, frames
 from curation.extract.blocks.scan import scan
 from curation.extract.engines import blocks
 from tests.test_blocks_scan import MARKUP, serialised
@@ -92,6 +92,45 @@ def test_what_elements_cover_is_what_a_walk_up_finds(html: str, chance: Any) -> 
             wanted |= some[element]
             element = int(page.elements["parent"][element])
         assert inside == wanted
+
+
+def test_prose_in_the_midst_of_the_chosen_needs_less() -> None:
+    sentence = f"<p>{FIRST} {SECOND}</p>"
+    aside = f"<div>{sentence}</div>"
+    page = scan(serialised(f"{aside}<main>{sentence}<p>Short.</p>{sentence * 2}</main>"))
+    chances = np.array([0.4, 0.9, 0.4, 0.4, 0.9])
+    assert choose(page, chances, 0.5).tolist() == [False, True, False, True, True]
+    chances[3] = 0.3
+    assert choose(page, chances, 0.5).tolist() == [False, True, False, False, True]
+
+
+@settings(max_examples=150, deadline=None)
+@given(MARKUP, st.randoms(use_true_random=False))
+def test_frames_have_more_than_half_and_are_nested(html: str, chance: Any) -> None:
+    page = scan(serialised(html))
+    chosen = [chance.random() < 0.6 for _ in page.blocks]
+    sizes = [
+        size if one else 0
+        for size, one in zip(page.blocks["characters"].tolist(), chosen, strict=True)
+    ]
+    found = frames(page, np.array(chosen, bool))
+    inner = -1
+    for index, element in enumerate(page.elements):
+        assert found[index] == (2 * sum(sizes[element["first"] : element["stop"]]) > sum(sizes))
+        if found[index]:
+            around = page.elements["parent"][index]
+            while around > inner:
+                around = page.elements["parent"][around]
+            assert around == inner
+            inner = index
+
+
+def test_where_nothing_is_sure_the_likeliest_are_chosen() -> None:
+    page = scan(serialised("<p>a<p>b<p>c<p>d"))
+    chances = np.array([0.1, 0.3, 0.4, 0.19])
+    assert choose(page, chances, 0.5).tolist() == [False, True, True, False]
+    assert choose(page, chances, 0.9).tolist() == [False, False, True, False]
+    assert choose(page, chances, 0.35).tolist() == [False, False, True, False]
 
 
 @settings(max_examples=100, deadline=None)

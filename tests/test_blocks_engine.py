@@ -42,6 +42,11 @@ def test_content_of_any_script_is_kept_as_it_is(language: str) -> None:
         "<div class=post><b>anna</b> Mill?</div><div class=post><b>ben</b> no</div>",
         "Mill",
         "<html amp4ads hidden><body style='visibility:hidden'><amp-story>Mill</amp-story>",
+        "<html \u26a1><amp-sidebar hidden><p>No</p></amp-sidebar><amp-img src=a></amp-img><p>Mill",
+        "<title>No body</title></head></body></html><p>Mill",
+        "</p></b></table><li></ul>Mill<td></html><!--",
+        "<div style='display:none'>no <div>no</div></div><span hidden>no</span><b>Mill</b>",
+        "<iframe src=a>no</iframe><object>no</object><p dir=rtl>Mill",
     ],
 )
 def test_no_page_with_text_comes_out_empty(html: str) -> None:

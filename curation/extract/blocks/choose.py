@@ -16,46 +16,48 @@ from curation.extract.blocks.page import ANCESTORS, Page
 
 Blocks = NDArray[np.bool_]
 
+#: Characters from which a block that ends like a sentence, and is at most half links, is prose; and
+#: what part of the threshold is enough for it in the midst of what is chosen.
+PROSE, ENOUGH = 60, 0.7
 #: Characters outside of links from which a block of a comment is text, if no sentence ends there.
 COMMENT = 25
-
-
-def _bits(names: str) -> int:
-    return sum(1 << ANCESTORS.index(name) for name in names.split())
-
-
-#: Ancestors of what lies around the content: menus, side columns, page headers and footers, forms.
-_AROUND = _bits("nav aside header footer form")
 #: Ancestors of what readers are to use, in sections of comments.
-_CONTROLS = _bits("nav form")
+CONTROLS = 1 << ANCESTORS.index("nav") | 1 << ANCESTORS.index("form")
 
 
 def choose(
     page: Page, chances: NDArray[np.float64], threshold: float, comments: bool = False
 ) -> Blocks:
-    """Per block: whether it is chosen, its probability being at least the threshold.
+    """Per block: whether it is chosen, its probability being at least the threshold; for prose in
+    the smallest element that has more than half of these, ENOUGH of the threshold will do.
 
-    A page on which none is (a forum, a product, a list of links) must not come out empty: then all
-    blocks are chosen that are outside of menus, side columns, page headers and footers and forms,
-    and at most half links; where there are none of these either, all blocks.
+    A page on which none is (a forum, a product, a list of links) must not come out empty: then
+    those are chosen whose probability is at least the threshold times the greatest.
 
     What is chosen in sections of comments is left out; if that is more than half of all, the page
     is made of posts, and they stay. With `comments` the rest of their text is added.
     """
-    chosen = chances >= threshold
-    if not chosen.any():
-        chosen = ~(_linked(page) | _inside(page, _AROUND))
-    if not chosen.any():
-        chosen = np.ones(len(page.blocks), bool)
-    sections = page.elements[page.elements["comments"] != 0]
+    greatest = chances.max(initial=0.0)
+    chosen = chances >= (threshold if greatest >= threshold else threshold * greatest)
+    midst = covered(page.elements[frames(page, chosen)][-1:], len(page.blocks))
+    chosen |= midst & _prose(page) & (chances >= ENOUGH * threshold)
+    says = page.elements["comments"] != 0
+    if comments:
+        posted = covered(page.elements[says & ~frames(page, chosen)], len(page.blocks))
+        return chosen | (posted & _told(page, posted))
+    posted = covered(page.elements[says], len(page.blocks))
+    sizes = np.where(chosen, page.blocks["characters"], 0)
+    return chosen & ~posted if sizes[posted].sum() * 2 <= sizes.sum() else chosen
+
+
+def frames(page: Page, chosen: Blocks) -> NDArray[np.bool_]:
+    """Per element: whether it has more than half of what is chosen, in characters. Each is inside
+    those before it."""
     sizes = np.where(chosen, page.blocks["characters"], 0)
     before = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    if comments:  # what has more than half of the page is its frame
-        shares = before[sections["stop"]] - before[sections["first"]]
-        posted = covered(sections[shares * 2 <= before[-1]], len(page.blocks))
-        return chosen | (posted & _told(page, posted))
-    posted = covered(sections, len(page.blocks))
-    return chosen & ~posted if sizes[posted].sum() * 2 <= before[-1] else chosen
+    shares = before[page.elements["stop"]] - before[page.elements["first"]]
+    found: NDArray[np.bool_] = shares * 2 > before[-1]
+    return found
 
 
 def covered(elements: NDArray[Any], blocks: int) -> Blocks:
@@ -67,28 +69,25 @@ def covered(elements: NDArray[Any], blocks: int) -> Blocks:
     return inside
 
 
+def _prose(page: Page) -> Blocks:
+    blocks = page.blocks
+    prose: Blocks = (blocks["ends"] != 0) & (blocks["characters"] >= PROSE)
+    return prose & (blocks["link_characters"] * 2 <= blocks["characters"])
+
+
 def _told(page: Page, posted: Blocks) -> Blocks:
     """Per block: whether it is what readers wrote, of those in comments: outside of menus and
     forms, not mostly links or numbers, a sentence or as long as one, and not repeated there as
     labels are."""
     blocks = page.blocks
     own = blocks["characters"] - blocks["link_characters"]
-    text = ((blocks["ends"] != 0) | (own >= COMMENT)) & (blocks["digits"] * 4 <= own)
-    told: Blocks = text & ~_linked(page) & ~_inside(page, _CONTROLS) & posted
+    text: Blocks = ((blocks["ends"] != 0) | (own >= COMMENT)) & (blocks["digits"] * 4 <= own)
+    text &= blocks["link_characters"] * 2 <= blocks["characters"]
+    text &= page.elements["ancestors"][blocks["element"]] & CONTROLS == 0
     data = page.text.tobytes()
     at = np.flatnonzero(posted)
     bounds = zip(blocks["start"][at].tolist(), blocks["stop"][at].tolist(), strict=True)
     texts = [data[start:stop] for start, stop in bounds]
     found = Counter(texts)
-    told[at] &= np.array([found[each] == 1 for each in texts], bool)
-    return told
-
-
-def _linked(page: Page) -> Blocks:
-    linked: Blocks = page.blocks["link_characters"] * 2 > page.blocks["characters"]
-    return linked
-
-
-def _inside(page: Page, ancestors: int) -> Blocks:
-    inside: Blocks = page.elements["ancestors"][page.blocks["element"]] & ancestors != 0
-    return inside
+    text[at] &= np.array([found[each] == 1 for each in texts], bool)
+    return text
