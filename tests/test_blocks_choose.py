@@ -94,29 +94,32 @@ def test_what_elements_cover_is_what_a_walk_up_finds(html: str, chance: Any) -> 
         assert inside == wanted
 
 
-def test_prose_in_the_midst_of_the_chosen_needs_less() -> None:
-    sentence = f"<p>{FIRST} {SECOND}</p>"
-    aside = f"<div>{sentence}</div>"
-    page = scan(serialised(f"{aside}<main>{sentence}<p>Short.</p>{sentence * 2}</main>"))
-    chances = np.array([0.4, 0.9, 0.4, 0.4, 0.9])
-    assert choose(page, chances, 0.5).tolist() == [False, True, False, True, True]
-    chances[3] = 0.3
-    assert choose(page, chances, 0.5).tolist() == [False, True, False, False, True]
+def test_text_in_the_midst_of_the_chosen_needs_less() -> None:
+    sentence, link = f"<p>{FIRST} {SECOND}</p>", f"<p><a href=/>{FIRST}</a></p>"
+    rest = f"<p>Short.</p>{link}{sentence}"
+    page = scan(serialised(f"<div>{sentence}</div><main>{sentence}{rest}{sentence}</main>"))
+    chances = np.array([0.4, 0.9, 0.4, 0.4, 0.4, 0.9])
+    assert choose(page, chances, 0.5).tolist() == [False, True, False, False, True, True]
+    chances[4] = 0.3
+    assert choose(page, chances, 0.5).tolist() == [False, True, False, False, False, True]
 
 
 @settings(max_examples=150, deadline=None)
-@given(MARKUP, st.randoms(use_true_random=False))
-def test_frames_have_more_than_half_and_are_nested(html: str, chance: Any) -> None:
+@given(MARKUP, st.randoms(use_true_random=False), st.sampled_from([0.5, 0.75]))
+def test_frames_have_more_than_their_share_and_are_nested(
+    html: str, chance: Any, share: float
+) -> None:
     page = scan(serialised(html))
     chosen = [chance.random() < 0.6 for _ in page.blocks]
     sizes = [
         size if one else 0
         for size, one in zip(page.blocks["characters"].tolist(), chosen, strict=True)
     ]
-    found = frames(page, np.array(chosen, bool))
+    found = frames(page, np.array(chosen, bool), share)
     inner = -1
     for index, element in enumerate(page.elements):
-        assert found[index] == (2 * sum(sizes[element["first"] : element["stop"]]) > sum(sizes))
+        own = sum(sizes[element["first"] : element["stop"]])
+        assert found[index] == (own > share * sum(sizes))
         if found[index]:
             around = page.elements["parent"][index]
             while around > inner:

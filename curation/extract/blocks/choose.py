@@ -16,11 +16,11 @@ from curation.extract.blocks.page import ANCESTORS, Page
 
 Blocks = NDArray[np.bool_]
 
-#: Characters from which a block that ends like a sentence, and is at most half links, is prose; and
-#: what part of the threshold is enough for it in the midst of what is chosen.
-PROSE, ENOUGH = 60, 0.7
-#: Characters outside of links from which a block of a comment is text, if no sentence ends there.
-COMMENT = 25
+#: Characters from which a block is text rather than a label, if no sentence ends there.
+TEXT = 25
+#: What part of the threshold is enough for text in the midst of what is chosen: in the smallest
+#: element with more than this share of it.
+ENOUGH, MIDST = 0.7, 0.8
 #: Ancestors of what readers are to use, in sections of comments.
 CONTROLS = 1 << ANCESTORS.index("nav") | 1 << ANCESTORS.index("form")
 
@@ -28,8 +28,8 @@ CONTROLS = 1 << ANCESTORS.index("nav") | 1 << ANCESTORS.index("form")
 def choose(
     page: Page, chances: NDArray[np.float64], threshold: float, comments: bool = False
 ) -> Blocks:
-    """Per block: whether it is chosen, its probability being at least the threshold; for prose in
-    the smallest element that has more than half of these, ENOUGH of the threshold will do.
+    """Per block: whether it is chosen, its probability being at least the threshold; for text of at
+    most half links, in the midst of these, ENOUGH of the threshold will do.
 
     A page on which none is (a forum, a product, a list of links) must not come out empty: then
     those are chosen whose probability is at least the threshold times the greatest.
@@ -39,8 +39,10 @@ def choose(
     """
     greatest = chances.max(initial=0.0)
     chosen = chances >= (threshold if greatest >= threshold else threshold * greatest)
-    midst = covered(page.elements[frames(page, chosen)][-1:], len(page.blocks))
-    chosen |= midst & _prose(page) & (chances >= ENOUGH * threshold)
+    midst = covered(page.elements[frames(page, chosen, MIDST)][-1:], len(page.blocks))
+    own = page.blocks["characters"] - page.blocks["link_characters"]
+    text = (page.blocks["characters"] >= TEXT) & (own * 2 >= page.blocks["characters"])
+    chosen |= midst & text & (chances >= ENOUGH * threshold)
     says = page.elements["comments"] != 0
     if comments:
         posted = covered(page.elements[says & ~frames(page, chosen)], len(page.blocks))
@@ -50,13 +52,13 @@ def choose(
     return chosen & ~posted if sizes[posted].sum() * 2 <= sizes.sum() else chosen
 
 
-def frames(page: Page, chosen: Blocks) -> NDArray[np.bool_]:
-    """Per element: whether it has more than half of what is chosen, in characters. Each is inside
-    those before it."""
+def frames(page: Page, chosen: Blocks, share: float = 0.5) -> NDArray[np.bool_]:
+    """Per element: whether it has more than this share of what is chosen, in characters. From a
+    half on, each is inside those before it."""
     sizes = np.where(chosen, page.blocks["characters"], 0)
     before = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
     shares = before[page.elements["stop"]] - before[page.elements["first"]]
-    found: NDArray[np.bool_] = shares * 2 > before[-1]
+    found: NDArray[np.bool_] = shares > share * before[-1]
     return found
 
 
@@ -69,19 +71,13 @@ def covered(elements: NDArray[Any], blocks: int) -> Blocks:
     return inside
 
 
-def _prose(page: Page) -> Blocks:
-    blocks = page.blocks
-    prose: Blocks = (blocks["ends"] != 0) & (blocks["characters"] >= PROSE)
-    return prose & (blocks["link_characters"] * 2 <= blocks["characters"])
-
-
 def _told(page: Page, posted: Blocks) -> Blocks:
     """Per block: whether it is what readers wrote, of those in comments: outside of menus and
     forms, not mostly links or numbers, a sentence or as long as one, and not repeated there as
     labels are."""
     blocks = page.blocks
     own = blocks["characters"] - blocks["link_characters"]
-    text: Blocks = ((blocks["ends"] != 0) | (own >= COMMENT)) & (blocks["digits"] * 4 <= own)
+    text: Blocks = ((blocks["ends"] != 0) | (own >= TEXT)) & (blocks["digits"] * 4 <= own)
     text &= blocks["link_characters"] * 2 <= blocks["characters"]
     text &= page.elements["ancestors"][blocks["element"]] & CONTROLS == 0
     data = page.text.tobytes()
