@@ -44,7 +44,11 @@ RECIPE: dict[str, Any] = {
     "kind": "documents",
     "name": "bench",
     "input": {"kind": "warc"},
-    "stages": [{"extract": {}}, {"language": {"min_score": 0.0}}, {"gopher_quality": {}}],
+    "stages": [
+        {"extract": {"engine": "resiliparse"}},
+        {"language": {"min_score": 0.0}},
+        {"gopher_quality": {}},
+    ],
 }
 BATCH = 256
 MODEL = load_model(str(models.find("lid.176.ftz")))

@@ -42,6 +42,11 @@ def test_content_of_any_script_is_kept_as_it_is(language: str) -> None:
         "<div class=post><b>anna</b> Mill?</div><div class=post><b>ben</b> no</div>",
         "Mill",
         "<html amp4ads hidden><body style='visibility:hidden'><amp-story>Mill</amp-story>",
+        "<html \u26a1><amp-sidebar hidden><p>No</p></amp-sidebar><amp-img src=a></amp-img><p>Mill",
+        "<title>No body</title></head></body></html><p>Mill",
+        "</p></b></table><li></ul>Mill<td></html><!--",
+        "<div style='display:none'>no <div>no</div></div><span hidden>no</span><b>Mill</b>",
+        "<iframe src=a>no</iframe><object>no</object><p dir=rtl>Mill",
     ],
 )
 def test_no_page_with_text_comes_out_empty(html: str) -> None:
@@ -59,6 +64,15 @@ def test_no_page_with_text_comes_out_empty(html: str) -> None:
 )
 def test_pages_without_text_are_empty(html: str) -> None:
     assert blocks(html) == ""
+
+
+def test_readings_and_soft_hyphens_do_not_part_words() -> None:
+    kanji = "<ruby>水車<rp>(</rp><rt>すいしゃ</rt><rp>)</rp></ruby>小屋"
+    sentence = SENTENCES["ja"] * 2
+    assert blocks(f"<main><p>{kanji}。{sentence}</main>") == f"水車小屋。{sentence}"
+    words = SENTENCES["en"] * 2
+    for written in ("mi\xadll", "mi&shy;ll", "mi&#173;ll"):
+        assert blocks(f"<main><p>{words.replace('mill', written)}</main>") == words
 
 
 def test_hidden_text_is_none() -> None:

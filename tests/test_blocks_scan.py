@@ -36,6 +36,7 @@ ATTRIBUTES = [
     *("", " hidden", ' class="mainText aB HTMLBox x"', " id='a-b_c' role=\"main\"", " itemprop=x"),
     *(' style="Display :none"', ' style="visibility:\thidden"', ' style="color:red"', ' x="a>b"'),
     *(' aria-hidden="TRUE"', ' href="/a?b=1&amp;c"', " href", ' start=" +7x"', ' start="-3"'),
+    *(' id="Comments-2"', ' itemtype="https://schema.org/UserComments"', " itemtype=x"),
     *(' class="', " a'b = =", ' class="a1 b2 bb cc dd ee ff gg hh ii jj kk"', "/", " /", " y"),
 ]
 TEXTS = [
@@ -189,6 +190,27 @@ def of_blocks(page: Page, field: str) -> list[int]:
 
 def test_blocks_end_at_the_borders_of_block_level_elements() -> None:
     assert texts("a <b>b</b><p>c<span> d</span> </p>e<hr>f<div>g") == ["a b", "c d", "e", "f", "g"]
+
+
+@pytest.mark.parametrize(
+    ("tag", "said"),
+    [
+        ('<div class="postComment"', 1),
+        ('<li id="comment-7"', 1),
+        ('<ol class="a b commentlist"', 1),
+        ('<section itemscope itemtype="http://schema.org/Comment"', 1),
+        ('<div class="commented commentary"', 0),
+        ('<div title="comments"', 0),
+        ('<span class="comment"', 0),
+        ('<body class="comments"', 0),
+        ('<pre class="comment"', 0),
+    ],
+)
+def test_an_element_says_that_it_holds_comments(tag: str, said: int) -> None:
+    page = page_of(f"{tag}>a<p>b")
+    assert page.elements["comments"].sum() == said
+    own = page.elements[page.elements["comments"] != 0]
+    assert own["stop"].tolist() == [2] * said
 
 
 def test_one_break_is_a_newline_and_two_are_a_border() -> None:

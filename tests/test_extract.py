@@ -183,7 +183,7 @@ def test_a_cut_page_ends_without_debris() -> None:
     """commoncrawl/nutch#10: cut inside a tag, and inside a character."""
     whole = "<p>Der Fluß fließt, und das Rad dreht sich. ".encode()
     for cut in (whole + b"<a hre", whole + "é".encode()[:1]):
-        edited = Extract(main_content=False).edit(documents([cut]))
+        edited = Extract(engine="resiliparse", main_content=False).edit(documents([cut]))
         assert edited.text.to_pylist() == ["Der Fluß fließt, und das Rad dreht sich."]
 
 
@@ -192,13 +192,13 @@ def test_parameters_of_the_other_engine_are_refused() -> None:
         Extract(engine="trafilatura", alt_texts=True)
     with pytest.raises(ValidationError, match="favor_precision is a parameter of trafilatura"):
         Extract(favor_precision=False)
-    with pytest.raises(ValidationError, match="markdown is a parameter of blocks, not of resil"):
-        Extract(markdown=True)
+    with pytest.raises(ValidationError, match="comments is a parameter of blocks, not of resil"):
+        Extract(engine="resiliparse", comments=True)
 
 
 def test_depends_on_the_versions_of_its_libraries() -> None:
-    assert set(Extract().depends()) == {"resiliparse"}
-    assert set(Extract(engine="blocks").depends()) == {"selectolax", "characters", "model"}
+    assert set(Extract(engine="resiliparse").depends()) == {"resiliparse"}
+    assert set(Extract().depends()) == {"selectolax", "characters", "model"}
     assert {"trafilatura", "lxml"} < set(Extract(engine="trafilatura").depends())
 
 
@@ -239,7 +239,8 @@ def test_quality_on_labelled_pages(shared_data: Path) -> None:
     phrases = json.loads((root / "trafilatura-eval/evaldata.json").read_text())
     files = [root / f"article-extraction-benchmark/html/{key}.html.gz" for key in articles]
     files += [root / "trafilatura-eval/html" / item["file"] for item in phrases.values()]
-    edited = Extract().edit(documents([gzip.decompress(file.read_bytes()) for file in files]))
+    stage = Extract(engine="resiliparse")
+    edited = stage.edit(documents([gzip.decompress(file.read_bytes()) for file in files]))
     assert edited.failures == {}
     texts = edited.text.to_pylist()
 

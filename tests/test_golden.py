@@ -19,7 +19,10 @@ from curation import models, run
 from curation.document import Documents
 from curation.engine.chain import as_column
 from curation.engine.plan import Plan, open_plan
+from curation.extract.corpus import pages
+from curation.extract.stage import Extract
 from curation.filters.decontaminate import Decontaminate
+from curation.read.tally import Tally
 from curation.stage import Editor, Edits, Filter, Stage
 from curation.stages import STAGES
 from manifests.records import digest_of
@@ -33,7 +36,7 @@ RECIPE = {
     "name": "golden",
     "input": {"kind": "warc"},
     "stages": [
-        "extract",
+        {"extract": {"engine": "resiliparse"}},  # the judges' texts change with no other model
         {"language": {"keep": ["en"]}},
         "gopher_quality",
         "exact_dedup",
@@ -104,6 +107,23 @@ def test_the_output_of_a_heuristic_changes_with_its_version_only(plan: Plan, nam
         signals = dict(stage.score(docs))
     columns = {f"{name}.{signal}": as_column(values) for signal, values in signals.items()}
     hold(name, stage, [rows(pa.table({"id": docs["id"], **columns}), f"{name}.")])
+
+
+def test_the_output_of_the_default_engine_changes_with_its_version_only(
+    sample_crawl: Path,
+) -> None:
+    bodies = [page for page in pages([str(sample_crawl)], Tally()) if page.content is not None]
+    docs = Documents(
+        {
+            "content": pa.array([page.content for page in bodies], pa.large_binary()),
+            "text": pa.nulls(len(bodies), pa.large_string()),
+            "charset": pa.array([page.charset for page in bodies], pa.string()),
+            "media_type": pa.array([page.media_type for page in bodies], pa.string()),
+        }
+    )
+    edited = Extract(metadata=True).edit(docs)
+    told = [edited.signals[name].to_pylist() for name in ("title", "date")]
+    hold("extract", Extract(), [edited.text.to_pylist(), told, edited.failures])
 
 
 def test_what_decontamination_finds_changes_with_its_version_only(

@@ -23,6 +23,7 @@ from bench.extraction import corpus, metrics
 from bench.extraction.corpus import Sample
 from bench.extraction.train import Trainer, out_of_fold
 from curation.extract import engines
+from curation.extract.blocks.choose import choose
 from curation.extract.blocks.render import render
 
 THRESHOLDS = (0.2, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8)
@@ -47,7 +48,7 @@ def main() -> None:
     judged = [s for s in samples if s.name.startswith(("aeb:", "traf:", "wmb:"))]
     mine: dict[float, Texts] = {
         threshold: {
-            sample.name: render(sample.page, chance >= threshold)
+            sample.name: render(sample.page, choose(sample.page, chance, threshold))
             for sample, chance in zip(samples, chances, strict=True)
         }
         for threshold in THRESHOLDS

@@ -41,7 +41,7 @@ class Settings(NamedTuple):
     `wall_seconds` the clock's; `memory_mib` is address space above what the child starts with.
     """
 
-    engine: str = "resiliparse"
+    engine: str = "blocks"
     options: tuple[tuple[str, Any], ...] = ()
     max_bytes: int = 20_000_000
     max_tags: int = 1_000_000

@@ -36,9 +36,13 @@ def contrast(pages: Iterable[RawDocument]) -> Iterator[Sides]:
     forms, notices. Short lines of the main content are on neither side.
 
     Every page gives both sides, so that a classifier cannot tell them by subject or language.
-    Pages that cannot be extracted give nothing.
+    Pages that cannot be extracted give nothing. Resiliparse gives both: a page's main content and
+    all of its text by the same rules.
     """
-    main, whole = (Extract.model_validate({"main_content": only}) for only in (True, False))
+    main, whole = (
+        Extract.model_validate({"engine": "resiliparse", "main_content": only})
+        for only in (True, False)
+    )
     waiting = iter(pages)
     while batch := list(islice(waiting, _PAGES)):
         docs = Documents(

@@ -26,7 +26,7 @@ Engine = Callable[..., str | Content]
 def resiliparse(
     html: str, *, main_content: bool = True, alt_texts: bool = False, list_bullets: bool = True
 ) -> str:
-    """Resiliparse: fast (about 550 pages/s a core), the engine of DCLM (arXiv 2406.11794, 3.2).
+    """Resiliparse: fast, takes more around the content; the engine of DCLM (arXiv 2406.11794, 3.2).
 
     Of the page's text, `main_content` keeps what is not navigation, header or footer; `alt_texts`
     adds descriptions of images (off: they lower F1), `list_bullets` marks items of lists.
@@ -40,7 +40,7 @@ def resiliparse(
 
 
 def trafilatura(html: str, *, favor_precision: bool = True) -> str:
-    """Trafilatura: better, ten times slower; set as in FineWeb (arXiv 2406.17557, 3.2).
+    """Trafilatura: ten times slower; set as in FineWeb (arXiv 2406.17557, 3.2).
 
     Its deduplication stays off: it remembers earlier pages, so the output would depend on order.
     """
@@ -59,19 +59,27 @@ def blocks(
     markdown: bool = False,
     tables: bool = True,
     links: bool = False,
+    comments: bool = False,
     metadata: bool = False,
 ) -> str | Content:
-    """This project's own: blocks of text chosen by a learned model; see `curation.extract.blocks`.
+    """The default: blocks of text chosen by a learned model; see `curation.extract.blocks`.
 
     A block is kept if its probability of being main content is at least `threshold`: lower for more
     text, higher for surer text. `markdown` marks headings, quotes, code and tables, `links` writes
-    links as in Markdown; without `tables` they are left out. `metadata` gives the page's own title
-    and date along.
+    links as in Markdown; without `tables` they are left out; with `comments` those of readers are
+    added. `metadata` gives the page's own title and date along.
     """
     from curation.extract.blocks.extract import extract, parse
 
     page, told = parse(html, metadata)
-    text = extract(page, threshold=threshold, markdown=markdown, tables=tables, links=links)
+    text = extract(
+        page,
+        threshold=threshold,
+        markdown=markdown,
+        tables=tables,
+        links=links,
+        comments=comments,
+    )
     return text if told is None else Content(text, *told)
 
 

@@ -28,7 +28,7 @@ from curation.text.characters import table_version
 _OPTIONS = {
     "resiliparse": ("main_content", "alt_texts", "list_bullets"),
     "trafilatura": ("favor_precision",),
-    "blocks": ("threshold", "markdown", "tables", "links", "metadata"),
+    "blocks": ("threshold", "markdown", "tables", "links", "comments", "metadata"),
 }
 #: Distributions whose versions decide the output.
 _LIBRARIES = {
@@ -48,18 +48,10 @@ class Extract(Editor):
     `extractor_error`, and by the machine `crash`, `timeout`, `memory`.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     environmental: ClassVar[frozenset[str]] = frozenset({"crash", "timeout", "memory"})
 
-    engine: Literal["resiliparse", "trafilatura", "blocks"] = "resiliparse"
-    main_content: bool = True
-    """resiliparse: only what its rules hold to be the main content."""
-    alt_texts: bool = False
-    """resiliparse: descriptions of images too."""
-    list_bullets: bool = True
-    """resiliparse: mark items of lists with bullets or numbers."""
-    favor_precision: bool = True
-    """trafilatura: less text, surer to be the main content."""
+    engine: Literal["blocks", "resiliparse", "trafilatura"] = "blocks"
     threshold: float = Field(0.5, ge=0, le=1)
     """blocks: probability of main content to keep a block."""
     markdown: bool = False
@@ -68,8 +60,18 @@ class Extract(Editor):
     """blocks: keep tables."""
     links: bool = False
     """blocks: write links as in Markdown, with their addresses."""
+    comments: bool = False
+    """blocks: add readers' comments."""
     metadata: bool = False
     """blocks: signals `title` and `date` (YYYY-MM-DD)."""
+    main_content: bool = True
+    """resiliparse: only what its rules hold to be the main content."""
+    alt_texts: bool = False
+    """resiliparse: descriptions of images too."""
+    list_bullets: bool = True
+    """resiliparse: mark items of lists with bullets or numbers."""
+    favor_precision: bool = True
+    """trafilatura: less text, surer to be the main content."""
     max_bytes: int = Field(20_000_000, gt=0)
     """Bytes of a body. Common Crawl cuts at 1 MiB (5 MiB since 2025)."""
     max_tags: int = Field(1_000_000, gt=0)
@@ -105,8 +107,8 @@ class Extract(Editor):
         return versions
 
     def memory(self) -> int:
-        """Bytes of the child on usual pages (measured: 83 MiB with Resiliparse, 162 MiB with
-        `blocks`)."""
+        """Bytes of the child on usual pages (measured: 83 MiB with Resiliparse, 162 to 237 MiB
+        with `blocks`)."""
         return (288 if self.engine == "blocks" else 192) << 20
 
     def edit(self, docs: Documents) -> Edited:

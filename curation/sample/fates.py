@@ -1,6 +1,7 @@
 """The vocabulary of `Gristmill-Fate`, the header that says what the engine should do.
 
-The fates assume this chain: url_filter, extract (resiliparse, main content, with list bullets),
+The fates assume this chain: url_filter, extract (any engine that finds the pages' prose; with
+resiliparse they hold to the letter, others may put a headline or a menu on the other side),
 language (keep en, from 0.65), gopher_repetition, gopher_quality, c4 without the rule on terminal
 punctuation, fineweb, perplexity (kenlm/sample, at most 250), toxicity, exact_dedup, minhash_dedup,
 pii. Without one of them, the pages that it would drop are kept.

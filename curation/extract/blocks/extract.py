@@ -11,6 +11,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from curation.extract.blocks.choose import choose
 from curation.extract.blocks.metadata import Metadata, metadata
+from curation.extract.blocks.model import package_model
 from curation.extract.blocks.page import Page
 from curation.extract.blocks.render import render
 from curation.extract.blocks.scan import scan
@@ -36,18 +37,21 @@ def extract(
     markdown: bool = False,
     tables: bool = True,
     links: bool = False,
+    comments: bool = False,
 ) -> str:
     """The text of the page's main content; see `choose` and `render`."""
     _compile()
-    return _extract(page, threshold, markdown, tables, links)
+    return _extract(page, threshold, markdown, tables, links, comments)
 
 
-def _extract(page: Page, threshold: float, markdown: bool, tables: bool, links: bool) -> str:
-    chosen = choose(page, threshold)
+def _extract(
+    page: Page, threshold: float, markdown: bool, tables: bool, links: bool, comments: bool
+) -> str:
+    chosen = choose(page, package_model().probabilities(page), threshold, comments)
     return render(page, chosen, markdown=markdown, tables=tables, links=links)
 
 
 @cache
 def _compile() -> None:
     """Has all kernels compiled or loaded, so that no page is charged with it."""
-    _extract(parse("<title>a</title><p>b")[0], 0.5, False, True, False)
+    _extract(parse("<title>a</title><p>b")[0], 0.5, False, True, False, False)

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from curation.extract.blocks.page import (
     BLOCK,
     COMMAS,
+    COMMENTS,
     ELEMENT,
     HINTED,
     LINK,
     MOST_HINTS,
     PRE_BIT,
     TAG,
+    word_hash,
 )
 from curation.text.cache import inline, kernel, load8, part, pointer
 from curation.text.characters import (
@@ -79,6 +81,7 @@ ELEMENT_SIZE, BLOCK_SIZE, LINK_SIZE = (len(dtype.names or ()) for dtype in (ELEM
     E_ROW,
     E_COLUMN,
     E_COUNTED,
+    E_COMMENTS,
 ) = range(ELEMENT_SIZE)
 (
     B_START,
@@ -142,9 +145,11 @@ def name_hash(name: str) -> int:
 
 
 HINTED_HASHES = tuple(np.uint64(name_hash(name)) for name in HINTED)
-HIDDEN, ARIA_HIDDEN, STYLE, HREF, START = (
-    np.uint64(name_hash(name)) for name in ("hidden", "aria-hidden", "style", "href", "start")
+HIDDEN, ARIA_HIDDEN, STYLE, HREF, START, ITEM_TYPE = (
+    np.uint64(name_hash(name))
+    for name in ("hidden", "aria-hidden", "style", "href", "start", "itemtype")
 )
+COMMENT_HASHES = tuple(np.uint32(word_hash(word.encode())) for word in sorted(COMMENTS))
 DISPLAY_NONE = tuple(b"display:none")
 VISIBILITY_HIDDEN = tuple(b"visibility:hidden")
 
@@ -613,6 +618,15 @@ def take_hints(data: Any, i: Any, end: Any, hints: Any, n: Any, most: Any) -> An
 
 
 @inline
+def says_comments(hints: Any, n: Any, stop: Any) -> Any:
+    """Whether one of the words `hints[n:stop]` is among COMMENTS."""
+    found = False
+    for k in range(n, stop):
+        found |= hints[k] in COMMENT_HASHES
+    return found
+
+
+@inline
 def integer(data: Any, i: Any, end: Any, default: Any) -> Any:
     """The number that the bytes [i, end) begin with, of up to nine digits."""
     while i < end and is_space(data[i]):
@@ -808,6 +822,7 @@ def scan(
         tag = tag_number(found, slots, tags)
         trait = kinds[tag]
         hidden = False
+        comments = False
         href, href_stop, start, start_stop = -1, -1, -1, -1
         n = now[HINTS]
         most = n + MOST_HINTS
@@ -819,6 +834,9 @@ def scan(
                 n = take_hints(data, first, stop, words, n, most)
             elif found == HREF:
                 href, href_stop = first, stop
+            elif found == ITEM_TYPE:  # its words are no hints: what follows may overwrite them
+                last = take_hints(data, first, stop, words, n, n + MOST_HINTS)
+                comments |= says_comments(words, n, last)
             elif found == STYLE:
                 hidden |= says(data, first, stop, DISPLAY_NONE)
                 hidden |= says(data, first, stop, VISIBILITY_HIDDEN)
@@ -843,6 +861,14 @@ def scan(
         new = open_element(records, tag, trait, now)
         records[new + E_HINTS] = now[HINTS]
         records[new + E_HINTS_STOP] = n
+        comments |= says_comments(words, now[HINTS], n)
+        records[new + E_COMMENTS] = (
+            comments
+            and trait & IS_BORDER != 0
+            and tag != HTML
+            and tag != BODY
+            and records[new + E_ANCESTORS] & PRE_BIT == 0
+        )
         now[HINTS] = n
         if tag == A and href >= 0:
             records[new + E_HREF] = href

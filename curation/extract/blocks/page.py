@@ -24,7 +24,7 @@ figure figcaption dl dt dd address details summary center hr dialog menu dir sea
 i em u small font code tt q cite time label abbr sup sub ins del s mark br img input wbr area base
 basefont bgsound col embed frame keygen link meta param source track script style noscript template
 svg head title select datalist button iframe object textarea canvas video audio noembed noframes
-annotation
+annotation rt rp
 """
 #: Names of elements by their number; 0 is any other.
 TAGS = tuple(_NAMES.split())
@@ -48,7 +48,7 @@ BORDERS = _tags(
 #: Elements of which nothing is read.
 SKIPPED = _tags(
     "script style noscript template svg head title select datalist button iframe object textarea "
-    "canvas video audio noembed noframes annotation"
+    "canvas video audio noembed noframes annotation rt rp"
 )
 #: Elements without an end tag.
 VOID = _tags(
@@ -103,6 +103,14 @@ PRE_BIT = 1 << ANCESTORS.index("preformatted")
 HINTED = ("class", "id", "role", "itemprop")
 MOST_HINTS = 8
 
+_COMMENTS = """
+comment comments commentlist commentaires comentarios commenti kommentar kommentare reacties
+komentarze disqus
+"""
+#: Words of those attributes and of `itemtype` (schema.org's Comment, UserComments) by which an
+#: element says that it holds readers' comments.
+COMMENTS = frozenset(_COMMENTS.split())
+
 #: An element, in the order of the start tags; void, skipped and hidden ones have no record. The
 #: first record, of tag 0, is the document.
 #:
@@ -122,9 +130,11 @@ MOST_HINTS = 8
 #: - `table`: index of the nearest `<table>`, -1 if there is none; `row`, `column`: of the nearest
 #:   cell, counted from 0 by `<tr>` in the table and by cell in the row; -1 outside.
 #: - `counted`: of a table its rows, of a row its cells, of an `<ol>` the number of its last item.
+#: - `comments`: 1 if its words or those of its type (MOST_HINTS of each) are among COMMENTS, and it
+#:   is one of BORDERS, outside of `<pre>`, and neither `<html>` nor `<body>`.
 ELEMENT = _integers(
     "parent depth tag border first stop characters link_characters links hints hints_stop href "
-    "href_stop ancestors kind level lists quotes item number table row column counted"
+    "href_stop ancestors kind level lists quotes item number table row column counted comments"
 )
 
 #: A block, in document order. Counts are of code points of its text unless they say otherwise.

@@ -12,6 +12,7 @@ HTML fragments"). So the tree is known without parsing: a start tag goes down, a
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from curation.extract.blocks.page import (
     BLOCK,
     BORDERS,
     COMMAS,
+    COMMENTS,
     ELEMENT,
     HINTED,
     KINDS,
@@ -285,17 +287,26 @@ class _Scan:
         elif name == "a" and b"href" in found:
             element["href"], element["href_stop"] = found[b"href"]
         element["hints"] = len(self.hints)
-        words = [
-            word_hash(word.lower())
+        hints = self._words(attributes, HINTED)[:MOST_HINTS]
+        self.hints += map(word_hash, hints)
+        element["hints_stop"] = len(self.hints)
+        may = tag in BORDERS and name not in ("html", "body")
+        may = may and not element["ancestors"] & PRE_BIT
+        types = (self._words([each], ("itemtype",))[:MOST_HINTS] for each in attributes)
+        said = {word.decode() for words in (hints, *types) for word in words}
+        element["comments"] = may and not said.isdisjoint(COMMENTS)
+        self.elements.append(element)
+        self.here = index
+
+    def _words(self, attributes: _Attributes, names: Sequence[str]) -> list[bytes]:
+        """Of the values of the attributes of these names."""
+        return [
+            word.lower()
             for attribute, (start, stop) in attributes
-            if attribute.decode("latin-1") in HINTED
+            if attribute.decode("latin-1") in names
             for word in _HINT_WORD.findall(self.source[start:stop])
             if len(word) > 1
         ]
-        self.hints += words[:MOST_HINTS]
-        element["hints_stop"] = len(self.hints)
-        self.elements.append(element)
-        self.here = index
 
     def _close(self, tag: int) -> None:
         """Closes the innermost element, if it is of that tag."""

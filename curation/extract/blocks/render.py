@@ -28,6 +28,8 @@ from curation.extract.blocks.page import (
     Page,
 )
 
+#: Where a word may be broken at the end of a line: nothing, in text that has other lines.
+SOFT_HYPHEN = "\xad"
 #: What an item of a list within an item is indented by: enough for Markdown under any marker.
 INDENT = "    "
 #: Levels of items and of quotes beyond which no deeper is shown: a page may nest thousands, and
@@ -103,7 +105,8 @@ def _blocks(page: Page, chosen: NDArray[np.intp], links: bool) -> list[_Block]:
         texts = _with_links(page, data, bounds)
     else:
         texts = [data[start:stop].decode() for start, stop in bounds]
-    return [_Block(text, *fields) for text, fields in zip(texts, around, strict=True)]
+    rows = zip(texts, around, strict=True)
+    return [_Block(text.replace(SOFT_HYPHEN, ""), *fields) for text, fields in rows]
 
 
 def _integers(records: NDArray[Any]) -> NDArray[np.int32]:
