@@ -18,7 +18,7 @@ def rate(step: int, steps: int, optimizer: knobs.Optimizer, schedule: knobs.Sche
     wsd, S. Hu et al., MiniCPM, 2024; its root, A. Hagele et al., 2024.
     """
     if step < schedule.warmup:
-        return optimizer.lr * (step + 1) / schedule.warmup
+        return optimizer.lr * ((step + 1) / schedule.warmup)  # exactly the peak at the last
     if schedule.kind == "constant":
         return optimizer.lr
     peak, last = max(0, schedule.warmup - 1), steps - 1
