@@ -8,7 +8,7 @@ INPUT  ?=
 RECIPE ?=
 OUTPUT ?=
 
-.PHONY: setup setup-dev setup-train crawl-filter tokens train demo test test-first test-second test-third lint bench soak lmplz clean
+.PHONY: setup setup-dev setup-train crawl-filter tokens train demo test test-first test-second test-third kernels lint bench soak lmplz clean
 
 setup: $(VENV)/.run
 setup-dev: $(VENV)/.dev
@@ -64,14 +64,19 @@ demo: setup-train
 test: setup-dev
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-first test-second test-third
 
-test-first: setup-dev
+test-first: kernels
 	@$(BIN)/python -m pytest -q --durations=12 tests/test_[a-l]*.py
 
-test-second: lint
-	@$(BIN)/python -m pytest -q --durations=12 tests/test_[m-s]*.py
+test-second: kernels lint
+	@$(BIN)/python -m pytest -q --durations=12 tests/test_[m-s]*.py tests/test_t[a-n]*.py
 
-test-third: setup-dev
-	@$(BIN)/python -m pytest -q --durations=12 tests/test_[t-z]*.py
+test-third: kernels
+	@$(BIN)/python -m pytest -q --durations=12 tests/test_t[o-z]*.py tests/test_[u-z]*.py
+
+# Compiled once, by a run, and not by each of the parts at the same time.
+kernels: setup-dev
+	@work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && \
+	$(BIN)/python -m curation run pipelines/crawl-filter.yaml --input sample --output "$$work/run" >/dev/null
 
 lint: setup-dev
 	@$(BIN)/ruff check .
