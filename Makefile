@@ -3,8 +3,6 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# Modules are compiled when they are first imported: most of torch's and its like never are (150 of 256 s).
-PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 INPUT  ?=
 RECIPE ?=
@@ -19,17 +17,17 @@ setup-dev: $(VENV)/.dev
 $(VENV)/.run: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV) (once) ..." >&2
-	@$(PIP) -c constraints.txt -e . >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . >&2
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	@$(PIP) -c constraints.txt -e '.[dev]' >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' >&2
 	@touch $@
 
 # The trainer: with torch.
 setup-train: $(VENV)/.train
 $(VENV)/.train: $(VENV)/.run
-	@$(PIP) -c constraints.txt -e '.[train]' >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train]' >&2
 	@touch $@
 
 # Crawl to clean, deduplicated Parquet. Without INPUT: the embedded sample crawl.
