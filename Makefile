@@ -76,7 +76,7 @@ test-third: kernels
 # Compiled once, by a run, and not by each of the parts at the same time.
 kernels: setup-dev
 	@work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && \
-	$(BIN)/python -m curation run pipelines/crawl-filter.yaml --input sample --output "$$work/run" >/dev/null
+	$(MAKE) --no-print-directory crawl-filter INPUT= RECIPE= OUTPUT="$$work/run" >/dev/null
 
 lint: setup-dev
 	@$(BIN)/ruff check .
