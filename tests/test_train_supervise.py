@@ -75,6 +75,9 @@ def test_a_dead_worker_has_all_started_again_and_somebody_told(
         """
 if start == 1 and rank == 1:
     beat(7)
+    other = f"{run}/starts-0"  # which may else be killed before it has begun
+    while not (os.path.exists(other) and os.path.getsize(other)):
+        time.sleep(0.01)
     print("out of luck", file=sys.stderr, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 if start == 1:
