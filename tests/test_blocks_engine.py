@@ -60,6 +60,7 @@ def test_no_page_with_text_comes_out_empty(html: str) -> None:
         "<frameset><frame src=a><noframes>a</noframes></frameset>",
         "<script>a</script>",
         "<p> <p>",
+        "<p>&shy;<ul><li>\xad</ul><pre>\xad\n</pre>",
     ],
 )
 def test_pages_without_text_are_empty(html: str) -> None:
@@ -73,6 +74,7 @@ def test_readings_and_soft_hyphens_do_not_part_words() -> None:
     words = SENTENCES["en"] * 2
     for written in ("mi\xadll", "mi&shy;ll", "mi&#173;ll"):
         assert blocks(f"<main><p>{words.replace('mill', written)}</main>") == words
+    assert blocks(f"<main><p>{words} &shy; {words}<br>&shy;<br>a</main>") == f"{words} {words}\na"
 
 
 def test_hidden_text_is_none() -> None:

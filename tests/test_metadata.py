@@ -31,6 +31,7 @@ def of(html: str) -> Metadata:
         ("<h1></h1><h1>First</h1><h1>Second</h1>", "First"),
         ("<p>no title", None),
         ("", None),
+        ("<title>A wa&shy;ter&shy;mill</title>", "A watermill"),
         ("<title>標題</title>", "標題"),
     ],
 )

@@ -13,6 +13,8 @@ from datetime import date
 from email.utils import parsedate
 from typing import Any, NamedTuple
 
+from curation.extract.blocks.page import SOFT_HYPHEN
+
 #: Titles are cut to so many characters.
 LONGEST_TITLE = 500
 #: Years that a page of the web can have been published in.
@@ -108,4 +110,4 @@ def _attribute(node: Any, name: str) -> str:
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(text.replace(SOFT_HYPHEN, "").split())

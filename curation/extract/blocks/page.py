@@ -30,6 +30,9 @@ annotation rt rp
 TAGS = tuple(_NAMES.split())
 TAG = {name: number for number, name in enumerate(TAGS)}
 
+#: Where a word may be broken at the end of a line: nothing, in text that has other lines.
+SOFT_HYPHEN = "\xad"
+
 
 def _integers(names: str) -> np.dtype[Any]:
     return np.dtype([(name, np.int32) for name in names.split()])

@@ -23,13 +23,12 @@ from curation.extract.blocks.page import (
     ITEM,
     PARAGRAPH,
     PREFORMATTED,
+    SOFT_HYPHEN,
     TAG,
     TERM,
     Page,
 )
 
-#: Where a word may be broken at the end of a line: nothing, in text that has other lines.
-SOFT_HYPHEN = "\xad"
 #: What an item of a list within an item is indented by: enough for Markdown under any marker.
 INDENT = "    "
 #: Levels of items and of quotes beyond which no deeper is shown: a page may nest thousands, and
@@ -105,8 +104,22 @@ def _blocks(page: Page, chosen: NDArray[np.intp], links: bool) -> list[_Block]:
         texts = _with_links(page, data, bounds)
     else:
         texts = [data[start:stop].decode() for start, stop in bounds]
-    rows = zip(texts, around, strict=True)
-    return [_Block(text.replace(SOFT_HYPHEN, ""), *fields) for text, fields in rows]
+    blocks = [_Block(text, *fields) for text, fields in zip(texts, around, strict=True)]
+    if not any(SOFT_HYPHEN in text for text in texts):
+        return blocks
+    blocks = [block._replace(text=_unbroken(block.text, block.kind)) for block in blocks]
+    return [block for block in blocks if block.text]
+
+
+def _unbroken(text: str, kind: int) -> str:
+    """The text without soft hyphens, and without the spaces and lines that hold nothing else."""
+    if SOFT_HYPHEN not in text:
+        return text
+    text = text.replace(SOFT_HYPHEN, "")
+    if kind == PREFORMATTED:
+        return text if text.strip() else ""
+    lines = (re.sub(" +", " ", line).strip(" ") for line in text.split("\n"))
+    return "\n".join(line for line in lines if line)
 
 
 def _integers(records: NDArray[Any]) -> NDArray[np.int32]:
