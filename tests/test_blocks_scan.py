@@ -40,19 +40,8 @@ ATTRIBUTES = [
     *(' class="', " a'b = =", ' class="a1 b2 bb cc dd ee ff gg hh ii jj kk"', "/", " /", " y"),
 ]
 TEXTS = [
-    *(
-        "a",
-        "Words and so on.",
-        " ",
-        "\n",
-        "\t \n  ",
-        "\u00a0",
-        "&shy;",
-        "&nbsp;",
-        "&amp;",
-        "&lt;p&gt;",
-        "&",
-    ),
+    *("a", "Words and so on.", " ", "\n", "\t \n  ", "\u00a0", "&shy;", "&nbsp;", "&amp;", "&"),
+    "&lt;p&gt;",
     *("&am", "&quot;", "\u3000", "\u2028", "\u0e44\u0e17\u0e22", "\u4e2d\u6587\u3002", "\u05d0"),
     *(
         "e\u0301",
