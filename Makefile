@@ -3,6 +3,10 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# Modules are compiled when first imported, which most of torch's and its like never are: half of the
+# time of a set-up. So Python has to be allowed to keep what it compiled.
+PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+unexport PYTHONDONTWRITEBYTECODE
 
 INPUT  ?=
 RECIPE ?=
@@ -17,17 +21,17 @@ setup-dev: $(VENV)/.dev
 $(VENV)/.run: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV) (once) ..." >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . >&2
+	@$(PIP) -c constraints.txt -e . >&2
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' >&2
+	@$(PIP) -c constraints.txt -e '.[dev]' >&2
 	@touch $@
 
 # The trainer: with torch.
 setup-train: $(VENV)/.train
 $(VENV)/.train: $(VENV)/.run
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train]' >&2
+	@$(PIP) -c constraints.txt -e '.[train]' >&2
 	@touch $@
 
 # Crawl to clean, deduplicated Parquet. Without INPUT: the embedded sample crawl.

@@ -1,4 +1,4 @@
-"""How well `blocks` extracts, beside trafilatura and Resiliparse in the same run.
+"""How well `blocks` extracts, beside its peers in the same run (those of `bench.extraction.speed`).
 
     python -m bench.extraction.scores DATA [--bounds N]
 
@@ -21,8 +21,8 @@ import numpy as np
 
 from bench.extraction import corpus, metrics
 from bench.extraction.corpus import Sample
+from bench.extraction.speed import candidates
 from bench.extraction.train import Trainer, out_of_fold
-from curation.extract import engines
 from curation.extract.blocks.choose import choose
 from curation.extract.blocks.render import render
 
@@ -54,10 +54,8 @@ def main() -> None:
         for threshold in THRESHOLDS
     }
     texts: dict[str, Texts] = {
-        "blocks": mine[0.5],
-        "trafilatura": _texts(_trafilatura, judged),
-        "trafilatura precision": _texts(engines.trafilatura, judged),
-        "resiliparse": _texts(engines.resiliparse, judged),
+        name: mine[0.5] if name == "blocks" else _texts(engine, judged)
+        for name, engine in candidates().items()
     }
 
     print("threshold, and what it gives (precision, recall, F1: articles, segments, WebMainBench)")
@@ -67,7 +65,7 @@ def main() -> None:
     for name, found in texts.items():
         _print(name, found, judged)
     print("\nF1 of blocks less that of trafilatura: the middle 95 % over resampled pages")
-    _bounds(texts["blocks"], texts["trafilatura"], judged, args.bounds)
+    _bounds(texts["blocks"], texts["trafilatura, standard"], judged, args.bounds)
     for title, of in (("language", _language), ("kind", _kind), ("site list", _list)):
         print(f"\nsegments by {title}: pages, F1 of {', '.join(texts)}")
         _by(of, texts, judged)
@@ -75,12 +73,6 @@ def main() -> None:
 
 def _texts(engine: Callable[[str], str], samples: Iterable[Sample]) -> Texts:
     return {sample.name: engine(sample.html) for sample in samples}
-
-
-def _trafilatura(html: str) -> str:
-    from trafilatura import extract
-
-    return extract(html, include_comments=False, deduplicate=False) or ""
 
 
 def _print(name: str, texts: Mapping[str, str], samples: list[Sample]) -> None:
