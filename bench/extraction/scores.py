@@ -67,7 +67,7 @@ def main() -> None:
     print("\nF1 of blocks less that of trafilatura: the middle 95 % over resampled pages")
     _bounds(texts["blocks"], texts["trafilatura, standard"], judged, args.bounds)
     for title, of in (("language", _language), ("kind", _kind), ("site list", _list)):
-        print(f"\nsegments by {title}: pages, F1 of {', '.join(texts)}")
+        print(f"\nsegments by {title}: pages, F1 of {'; '.join(texts)}")
         _by(of, texts, judged)
 
 
