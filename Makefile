@@ -12,7 +12,7 @@ INPUT  ?=
 RECIPE ?=
 OUTPUT ?=
 
-.PHONY: setup setup-dev setup-train crawl-filter tokens train demo test test-first test-second test-third kernels lint bench soak lmplz clean
+.PHONY: setup setup-dev setup-train crawl-filter tokens train demo test test-first test-second test-third kernels lint explore bench soak lmplz clean
 
 setup: $(VENV)/.run
 setup-dev: $(VENV)/.dev
@@ -86,6 +86,12 @@ lint: setup-dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+# Property tests on examples that are drawn anew; `make test` has the same ones every time.
+ROUNDS ?= 3
+explore: setup-dev
+	@for round in $$(seq $(ROUNDS)); do \
+	$(BIN)/python -m pytest -q -m hypothesis --hypothesis-profile explore || exit 1; done
 
 # The engine's throughput and its own share; on the sample crawl, many times over, without ARCHIVE.
 # bench/peer.py runs datatrove beside it, bench/text_view.py the kernels alone.

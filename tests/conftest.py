@@ -10,11 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 ROOT = Path(__file__).resolve().parent.parent
+
+#: Property tests draw the same examples every time, so that a change is judged by what it changes;
+#: `make explore` draws others.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("explore", derandomize=False, print_blob=True)
+settings.load_profile("same")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
