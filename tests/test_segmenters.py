@@ -42,7 +42,7 @@ def words(seen: TextView) -> list[list[str]]:
     return [spans[a:b] for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
 
 
-OWN = "tests.test_segmenters:pairs"
+OWN = f"{__name__}:pairs"
 
 
 def test_a_segmenters_words_take_the_place_of_single_letters() -> None:
