@@ -39,11 +39,14 @@ def choose(
     """
     greatest = chances.max(initial=0.0)
     chosen = chances >= (threshold if greatest >= threshold else threshold * greatest)
-    midst = covered(page.elements[frames(page, chosen, MIDST)][-1:], len(page.blocks))
+    innermost = np.flatnonzero(frames(page, chosen, MIDST))[-1:]
+    midst = covered(page.elements[innermost], len(page.blocks))
     own = page.blocks["characters"] - page.blocks["link_characters"]
     text = (page.blocks["characters"] >= TEXT) & (own * 2 >= page.blocks["characters"])
     chosen |= midst & text & (chances >= ENOUGH * threshold)
     says = page.elements["comments"] != 0
+    if not says.any():
+        return chosen
     if comments:
         posted = covered(page.elements[says & ~frames(page, chosen)], len(page.blocks))
         return chosen | (posted & _told(page, posted))
