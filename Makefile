@@ -114,7 +114,7 @@ KENLM := 0.3.0
 BOOST := libboost-program-options-dev libboost-system-dev libboost-thread-dev libboost-test-dev
 lmplz: $(BIN)/lmplz
 $(BIN)/lmplz: | $(VENV)/.run
-	@test -x $(BIN)/cmake || command -v cmake >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check cmake >&2
+	@test -x $(BIN)/cmake || command -v cmake >/dev/null || $(PIP) cmake >&2
 	@PATH="$(abspath $(BIN)):$$PATH"; work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && \
 	echo "building lmplz of kenlm $(KENLM) (about a minute) ..." >&2 && \
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary kenlm --dest "$$work" kenlm==$(KENLM) >&2 && \

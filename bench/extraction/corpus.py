@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curation.extract.blocks.extract import parse
-from curation.extract.blocks.page import Page
+from curation.extract.blocks.page import SOFT_HYPHEN, Page
 from curation.extract.decode import decode
 
 FOLDS = 5
@@ -82,7 +82,7 @@ def tokens(text: str) -> list[str]:
 
 def _plain(text: str) -> str:
     """The text in NFC, without soft hyphens, as trafilatura and the truths mostly have it."""
-    return unicodedata.normalize("NFC", text.replace("\u00ad", ""))
+    return unicodedata.normalize("NFC", text.replace(SOFT_HYPHEN, ""))
 
 
 def coverage(blocks: Iterable[str], text: str) -> NDArray[np.float64]:

@@ -104,22 +104,19 @@ def _blocks(page: Page, chosen: NDArray[np.intp], links: bool) -> list[_Block]:
         texts = _with_links(page, data, bounds)
     else:
         texts = [data[start:stop].decode() for start, stop in bounds]
-    blocks = [_Block(text, *fields) for text, fields in zip(texts, around, strict=True)]
-    if not any(SOFT_HYPHEN in text for text in texts):
-        return blocks
-    blocks = [block._replace(text=_unbroken(block.text, block.kind)) for block in blocks]
-    return [block for block in blocks if block.text]
+    blocks = (_Block(text, *fields) for text, fields in zip(texts, around, strict=True))
+    return [block for block in map(_unbroken, blocks) if block.text]
 
 
-def _unbroken(text: str, kind: int) -> str:
-    """The text without soft hyphens, and without the spaces and lines that hold nothing else."""
-    if SOFT_HYPHEN not in text:
-        return text
-    text = text.replace(SOFT_HYPHEN, "")
-    if kind == PREFORMATTED:
-        return text if text.strip() else ""
+def _unbroken(block: _Block) -> _Block:
+    """Without soft hyphens, and without the spaces and lines that hold nothing else."""
+    if SOFT_HYPHEN not in block.text:
+        return block
+    text = block.text.replace(SOFT_HYPHEN, "")
+    if block.kind == PREFORMATTED:
+        return block._replace(text=text if text.strip() else "")
     lines = (re.sub(" +", " ", line).strip(" ") for line in text.split("\n"))
-    return "\n".join(line for line in lines if line)
+    return block._replace(text="\n".join(filter(None, lines)))
 
 
 def _integers(records: NDArray[Any]) -> NDArray[np.int32]:
